@@ -61,7 +61,7 @@ def moves(rounds: int) -> None:
                 "anywhere": lambda k=k, spec=spec: phasor.reposition(k, old, anywhere, spec, out=k),
             }
             if spec is plain:
-                calls["another spec"] = lambda k=k: phasor.change_spec(k, old, plain, other, out=k)
+                calls["another spec"] = lambda k=k: phasor.caches.change_spec(k, old, plain, other, out=k)
             found = medians(calls, rounds)
             ratios = ", ".join(f"{n} {t / found['copy_']:.2f}" for n, t in found.items() if n != "copy_")
             print(f"{str(dtype)[6:]}, {name}, in units of copy_: {ratios}", flush=True)
@@ -110,7 +110,7 @@ def histories(rounds: int) -> None:
     spec, at = phasor.RotarySpec(head_dim=128, base=5e5), torch.arange(256)
     raw = torch.randn(1, 2, 256, 128).bfloat16()
     truth = phasor.apply_rotary(raw.double(), phasor.Rotation.at(spec, at, dtype=torch.float64))
-    kept = phasor.KeyLedger(spec)
+    kept = phasor.caches.KeyLedger(spec)
     kept.append(raw, at + 100_000)
     k = kept.keys.clone()
     for _ in range(100):
@@ -130,7 +130,7 @@ def memory(rounds: int) -> None:
     one = new[0].nbytes
     for keep in ("residual", "raw"):
         before = in_tensors()
-        ledger = phasor.KeyLedger(spec, keep=keep)
+        ledger = phasor.caches.KeyLedger(spec, keep=keep)
         ledger.append(new[0].clone(), torch.arange(tokens), new[1].clone())
         where, kept = 8 * tokens, one + 18 * tokens + 8 * tokens
         stated = {"as appended": 2 * one + where + (kept if keep == "raw" else 0), "all moved": 2 * one + where + kept}
@@ -170,22 +170,22 @@ def lengths(rounds: int) -> None:
     for scaling in SCALINGS:
         full = stories(folder, scaling)(ids).logits
         own, model = token_by_token(stories(folder, scaling), ids), stories(folder, scaling)
-        phasor.patch(model, regime=ids.shape[1])
+        phasor.patch(model, seq_len=ids.shape[1])
         ours = token_by_token(model, ids)
         print(f"{scaling}: full {loss(full, ids):.4f}, cached {loss(own, ids):.4f}, frozen {loss(ours, ids):.4f}")
         short = torch.cat((ids[:1, :60], torch.zeros_like(ids[:1, 60:])), dim=1)
         both, alone = torch.cat((short, ids[1:])), stories(folder, scaling)(ids[:1, :60]).logits[0]
         frozen = stories(folder, scaling)
-        phasor.patch(frozen, regime=[60, ids.shape[1]])
+        phasor.patch(frozen, seq_len=[60, ids.shape[1]])
         moved = [float((m(both).logits[0, :60] - alone).abs().max()) for m in (stories(folder, scaling), frozen)]
         print(f"{scaling}: a row of 60 beside one of 400 moves its logits by {moved[0]:.1f}, frozen by {moved[1]:.1e}")
         others = stories(folder, scaling)
-        phasor.patch(others, regime=[60, 60])
+        phasor.patch(others, seq_len=[60, 60])
         ours, theirs = frozen(both).logits[0, :60], others(torch.cat((short, short))).logits[0, :60]
         print(f"  to the bit as beside another row of 60: {torch.equal(ours, theirs)}")
         wide = stories(folder, scaling).double()
         alone = wide(ids[:1, :60]).logits[0]
-        phasor.patch(wide, regime=[60, ids.shape[1]])
+        phasor.patch(wide, seq_len=[60, ids.shape[1]])
         print(f"  frozen, in float64: {float((wide(both).logits[0, :60] - alone).abs().max()):.1e}")
 
 

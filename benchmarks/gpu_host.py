@@ -166,7 +166,8 @@ def _kernel():
 
 def compiled_while_serving():
     """How much code a warm-up compiles for one spec, and how much more comes with batches and prompts of all sizes."""
-    from phasor import RotarySpec, Rotation, apply_rotary_qk, rotate, warm_up
+    from phasor import RotarySpec, Rotation, apply_rotary_qk, rotate
+    from phasor.kernels import warm_up
 
     def count():
         return sum(len(kept[0]) for kept in _kernel().device_caches.values())

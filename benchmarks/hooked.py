@@ -1,4 +1,4 @@
-"""What `phasor.integrations.HookedRotary` costs beside the function of the model that it stands in for.
+"""What `phasor.patching.HookedRotary` costs beside the function of the model that it stands in for.
 
     OMP_NUM_THREADS=1 python benchmarks/hooked.py
 
@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import MethodType
 
 import torch
-from phasor.integrations import HookedRotary
 from torch import nn
+
+from phasor.patching import HookedRotary
 
 
 def rotate_half(x: torch.Tensor) -> torch.Tensor:

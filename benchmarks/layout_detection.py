@@ -1,4 +1,4 @@
-"""How often `phasor detect` is right on small models trained here in both layouts.
+"""How often `phasor.checkpoints.detect` is right on small models trained here in both layouts.
 
     python benchmarks/layout_detection.py OUT.json
 

@@ -24,9 +24,10 @@ sys.path[:0] = [str(ROOT / "src")]
 
 PLACES = (
     "phasor", "phasor.axes", "phasor.scaling", "phasor.temperature", "phasor.positions", "phasor.matrix",
-    "phasor.encodings", "phasor.attention", "phasor.heads", "phasor.kernels", "phasor.configs", "phasor.inspect",
-    "phasor.golden", "phasor.onnx", "phasor.integrations", "phasor.weights", "phasor.prefixes", "phasor.checkpoints",
-    "phasor.engines", "phasor.planner", "phasor.tools.study", "phasor.tools.fit", "phasor.apps.lab", "phasor.apps.ner",
+    "phasor.encodings", "phasor.span_heads", "phasor.kernels", "phasor.configs", "phasor.facts",
+    "phasor.golden", "phasor.onnx", "phasor.patching", "phasor.weights", "phasor.checkpoints", "phasor.doctor",
+    "phasor.caches", "phasor.testing", "phasor.serving.engines", "phasor.serving.planner",
+    "phasor.tools.study", "phasor.tools.fit", "phasor.apps.lab", "phasor.apps.ner",
 )  # fmt: skip
 BY_HAND = "Written by `python docs/api.py` from the docstrings, whose examples are tests; not edited by hand."
 WIDTH = 100  # of a signature in one line

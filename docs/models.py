@@ -28,7 +28,7 @@ OF_ALL = {"num_mtp_layers", "num_nextn_predict_layers", "per_layer_config"}
 
 HEAD = f"""# Every rotary model type
 
-What `phasor.configs.read_parts` reads from the default config of each model type of transformers {VERSION} that
+What `phasor.read_parts` reads from the default config of each model type of transformers {VERSION} that
 rotates, with one row for each part and each spec in it. Bases, widths and scalings below are the defaults of the config
 class. In use the checkpoint's own config decides. Written by `python docs/models.py`; not edited by hand.
 

@@ -14,8 +14,8 @@ import torch
 
 from forks import forking
 from found_data import found_data
-from phasor import kernels
 from phasor.cli import main
+from phasor.rotary import kernels
 
 # Searched for examples as modules, two of one name could not be in one call: no fixture has an example.
 collect_ignore_glob = ["*conftest.py"]

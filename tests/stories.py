@@ -17,9 +17,8 @@ SCALINGS = {"dynamic": (DYNAMIC, 128), "longrope": (LONGROPE, 512)}  # and max_p
 
 
 def converted(source: Path, target: Path) -> Path:
-    from phasor.checkpoints import convert
-
     from checkpoints.plain import as_meta
+    from phasor.checkpoints import convert
 
     meta = as_meta(source / "checkpoints/stories260K/stories260K.bin", target.with_name("meta"))
     convert(meta, target, to="transformers", allow_pickle=True)

@@ -9,9 +9,9 @@ import phasor
 
 # The public places: what stands in __all__ of each.
 MODULES = [
-    "phasor", "phasor.rotary.apply", "phasor.attention", "phasor.axes", "phasor.configs", "phasor.encodings",
-    "phasor.golden", "phasor.heads", "phasor.inspect", "phasor.integrations", "phasor.kernels", "phasor.matrix",
-    "phasor.positions", "phasor.prefixes", "phasor.scaling", "phasor.temperature", "phasor.weights",
+    "phasor", "phasor.rotary.apply", "phasor.axes", "phasor.caches", "phasor.configs", "phasor.encodings",
+    "phasor.facts", "phasor.golden", "phasor.kernels", "phasor.matrix", "phasor.patching", "phasor.positions",
+    "phasor.scaling", "phasor.span_heads", "phasor.temperature", "phasor.weights",
 ]  # fmt: skip
 # Without an example of their own, and why.
 WITHOUT = {
@@ -21,6 +21,10 @@ WITHOUT = {
     "TensorFormat": "four words",
     **dict.fromkeys(
         ("patch", "unpatch", "PatchReport", "repair"), "need transformers: README.md has the example, and runs"
+    ),
+    **dict.fromkeys(
+        ("LedgerCache", "LedgerLayer", "StaticLedgerCache", "StaticLedgerLayer"),
+        "need transformers: docs/tutorials have the examples, and run",
     ),
 }
 # What `apply_rotary(kernel=...)` calls: its example is theirs.

@@ -55,7 +55,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "detect DIR", "doctor --text", "lab train [PATH…]",
+    "plan --gguf", "convert SRC", "doctor --text", "lab train [PATH…]",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
@@ -345,9 +345,10 @@ def hostile_inputs(kind, place):
     good.write_text(json.dumps(CONFIG))
     name = place / words.replace("/", "|")
     name.mkdir()
-    for command in ("inspect", "doctor", "detect", "golden"):
+    for command in ("inspect", "doctor", "golden"):
         yield command, name
     yield "check", name, "--against", name
+    yield "convert", name, "--dry-run"
     yield "convert", name, name / "x", "--to", words
     yield "plan", good, "--length", 256, "--engine", words
     yield "lab", "report", name

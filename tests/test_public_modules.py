@@ -1,53 +1,105 @@
-"""Modules are imported from where users know them, whatever wing they live in."""
+"""What users import: files that an editor finds and mypy reads, with the names of ``__all__`` and no others."""
 
+import ast
 import importlib
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import limited
 import phasor
-from phasor.support.public_modules import PUBLIC
 
-# Written out: what users import must not vanish with an entry of the table.
-NAMES = [
-    "attention", "axes", "checkpoints", "configs", "doctor", "engines", "golden", "heads", "inspect", "integrations",
-    "kernels", "matrix", "onnx", "planner", "prefixes", "scaling", "temperature", "weights",
+SRC = Path(__file__).resolve().parents[1] / "src"
+# Written out: what users import must not vanish with an entry of a table.
+FILES = [
+    "axes", "checkpoints", "configs", "doctor", "facts", "golden", "kernels", "matrix", "onnx", "patching", "scaling",
+    "span_heads", "temperature", "weights",
 ]  # fmt: skip
+WINGS = ["caches", "encodings", "positions", "testing"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_module_is_the_one_of_its_wing(name):
-    assert importlib.import_module(f"phasor.{name}") is importlib.import_module(f"phasor.{PUBLIC[name]}")
-    assert name == "attention" or getattr(phasor, name) is sys.modules[f"phasor.{name}"]
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"phasor.{name}")
 
 
-def test_attention_is_the_function_and_its_module_can_be_imported_from():
-    from phasor.attention import KVCache, Mask
+def test_these_are_all():
+    assert sorted(phasor.MODULES) == sorted(FILES + WINGS)
+    assert sorted(phasor.NAMES) == sorted(phasor.__all__)
+    assert set(phasor.__all__).isdisjoint(phasor.MODULES)  # a name is a function or a module, never both
+    assert {*phasor.__all__, *phasor.MODULES, "__version__"} <= set(dir(phasor))
 
-    assert callable(phasor.attention) and KVCache is phasor.KVCache
-    assert Mask.__module__ == "phasor.encodings.attention.mask"
+
+def test_they_are_few():
+    """A new name takes the place of another one, or is argued here."""
+    assert len(phasor.__all__) <= 24
+    assert sum(len(module(name).__all__) for name in FILES) <= 90
 
 
-def test_nothing_else_is_found():
-    assert sorted(PUBLIC) == NAMES
-    for name in ("rows", "scaling.rows", "tools.golden.rows"):
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module(f"phasor.{name}")
-    with pytest.raises(AttributeError, match="no attribute 'rows'"):
-        _ = phasor.rows
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_the_names_that_it_says_and_no_others(name):
+    words = {word for word in vars(module(name)) if word.isidentifier() and not word.startswith("__")}
+    assert words == set(module(name).__all__)
+    assert module(name).__all__ == sorted(set(module(name).__all__))
+    tree = ast.parse((SRC / "phasor" / f"{name}.py").read_text(encoding="utf-8"))
+    doc, *imports, names = tree.body
+    assert ast.get_docstring(tree) and isinstance(doc, ast.Expr) and isinstance(names, ast.Assign)
+    assert imports and all(isinstance(node, ast.ImportFrom) and node.level == 1 for node in imports)
+
+
+@pytest.mark.parametrize("name", WINGS)
+def test_a_wing_has_the_names_that_it_says(name):
+    assert len(set(module(name).__all__)) == len(module(name).__all__)
+    assert [word for word in module(name).__all__ if not hasattr(module(name), word)] == []
 
 
 def test_a_fresh_process_needs_no_import_of_its_own():
-    code = "import phasor; print(phasor.golden.check.__module__, 'golden' in dir(phasor))"
-    assert limited.run([sys.executable, "-c", code], check=True).stdout.split() == [
-        "phasor.tools.golden.check",
-        "True",
-    ]
+    code = "import phasor; print(phasor.golden.check.__module__, 'torch' in __import__('sys').modules)"
+    done = limited.run([sys.executable, "-c", f"import phasor, sys; print('torch' in sys.modules); {code}"], check=True)
+    assert done.stdout.split() == ["False", "phasor.tools.golden.check", "True"]
 
 
-def test_an_empty_folder_of_that_name_is_not_taken_for_it(tmp_path):
-    """What an older checkout leaves behind: a folder of bytecode without a module."""
-    (tmp_path / "golden" / "__pycache__").mkdir(parents=True)
-    code = f"import phasor; phasor.__path__.insert(0, {str(tmp_path)!r}); from phasor.golden import write"
-    limited.run([sys.executable, "-c", code], check=True)
+def test_nothing_else_is_found():
+    with pytest.raises(AttributeError, match="no attribute 'rows'"):
+        _ = phasor.rows
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("phasor.rows")
+
+
+SETTINGS = f"""
+[mypy]
+strict = true
+mypy_path = {SRC}
+[mypy-torch.*,numpy.*,transformers.*]
+follow_imports = skip
+[mypy-phasor.*]
+ignore_errors = true
+"""
+
+
+def checked(text: str, folder: Path) -> list[str]:
+    """What mypy, as strict as it is, finds in a user's file."""
+    (folder / "settings.ini").write_text(SETTINGS)
+    (folder / "user.py").write_text(text)
+    command = [sys.executable, "-m", "mypy", "--config-file", "settings.ini", "--hide-error-context", "user.py"]
+    return limited.run(command, cwd=folder).stdout.splitlines()
+
+
+def test_a_checker_of_types_finds_every_name(tmp_path):
+    lines = ["import phasor", f"from phasor import {', '.join(phasor.__all__)}, __version__"]
+    for name in FILES + WINGS:
+        lines += [f"from phasor.{name} import {word} as {name}_{word}" for word in module(name).__all__]
+        lines += [f"print(phasor.{name}.{word})" for word in module(name).__all__[:1]]
+    lines += ["reveal_type(phasor.scaling.Linear)", "reveal_type(phasor.apply_rotary_qk)"]
+    *found, end = checked("\n".join(lines), tmp_path)
+    assert end == "Success: no issues found in 1 source file", "\n".join([*found, end])
+    assert "-> phasor.rotary.scaling.linear.Linear" in found[0] and "Any" not in found[0]  # not taken for anything
+    assert "rotation: phasor.rotary.rotation.Rotation" in found[1]
+
+
+def test_a_checker_of_types_finds_a_slip(tmp_path):
+    slips = ["phasor.rotat", "phasor.scaling.Yarn", "phasor.golden.torch", "phasor.attention.Mask"]
+    *found, end = checked("\n".join(["import phasor", *slips]), tmp_path)
+    assert [line.split(": ")[0] for line in found] == [f"user.py:{at}" for at in range(2, 6)], found
+    assert all("has no attribute" in line for line in found) and end.startswith("Found 4 errors")

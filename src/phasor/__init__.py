@@ -1,6 +1,6 @@
 """phasor: position encodings for attention, exact at every position."""
 
-# ruff: noqa: E402, F401
+# ruff: noqa: E402
 from .support import interrupt
 
 interrupt.listen()  # before anything else is imported: torch takes seconds
@@ -8,88 +8,82 @@ interrupt.listen()  # before anything else is imported: torch takes seconds
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .support import public_modules
 from .support.later import later
 
+# Everything is imported when it is first asked for: whoever converts a checkpoint or reads a config need not wait for
+# torch, and whoever rotates need not wait for what reads configs and patches models.
+NAMES = {
+    "Rotary": ".encodings",
+    **dict.fromkeys(("KVCache", "attention"), ".encodings.attention"),
+    **dict.fromkeys(("Observation", "observe"), ".eye"),
+    **dict.fromkeys(("ModelRotary", "read_config", "read_parts", "register_model", "write_config"), ".models.configs"),
+    **dict.fromkeys(
+        (
+            "apply_qk_norm_rotary", "apply_rotary", "apply_rotary_qk", "apply_rotary_qkv", "reposition", "rotate",
+            "shift",
+        ),
+        ".rotary.apply",
+    ),
+    "Layout": ".rotary.layout",
+    "Rotation": ".rotary.rotation",
+    "RotarySpec": ".rotary.spec",
+    **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
+    **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
+}  # fmt: skip
+MODULES = (
+    "axes", "caches", "checkpoints", "configs", "doctor", "encodings", "facts", "golden", "kernels",
+    "matrix", "onnx", "patching", "positions", "scaling", "span_heads", "temperature", "testing", "weights",
+)  # fmt: skip
+
+_name, _names = later(__name__, NAMES)
+
 if TYPE_CHECKING:
-    from . import caches, encodings, positions
-    from .caches import KeyLedger, admitted_length
-    from .encodings import Rotary, heads
+    __version__: str
+
+    from . import axes as axes
+    from . import caches as caches
+    from . import checkpoints as checkpoints
+    from . import configs as configs
+    from . import doctor as doctor
+    from . import encodings as encodings
+    from . import facts as facts
+    from . import golden as golden
+    from . import kernels as kernels
+    from . import matrix as matrix
+    from . import onnx as onnx
+    from . import patching as patching
+    from . import positions as positions
+    from . import scaling as scaling
+    from . import span_heads as span_heads
+    from . import temperature as temperature
+    from . import testing as testing
+    from . import weights as weights
+    from .encodings import Rotary
     from .encodings.attention import KVCache, attention
     from .eye import Observation, observe
-    from .models import configs, prefixes, weights
-    from .models.configs import ModelRotary, read_config, read_parts, read_rule, register_model, write_config
-    from .rotary import axes, kernels, matrix, scaling, temperature
+    from .models.configs import ModelRotary, read_config, read_parts, register_model, write_config
     from .rotary.apply import (
         apply_qk_norm_rotary,
         apply_rotary,
         apply_rotary_qk,
         apply_rotary_qkv,
-        apply_rotary_to_cache,
-        apply_rotary_to_latent_cache,
-        cache_slots,
-        change_spec,
-        page_slots,
         reposition,
         rotate,
         shift,
-        unrotate,
-        warm_up,
     )
     from .rotary.layout import Layout
     from .rotary.rotation import Rotation
     from .rotary.spec import RotarySpec
-    from .serving import engines, planner
-    from .serving.planner import plan
-    from .tools import checkpoints, doctor, golden, inspect, onnx
-    from .tools import patch as integrations
     from .tools.doctor import diagnose, repair
-    from .tools.fit import fit
     from .tools.patch import patch, unpatch
-    from .tools.study import study
+else:  # a checker of types would take any name for one of phasor's
 
-public_modules.install()
-
-# Everything is imported when it is first asked for: whoever converts a checkpoint or reads a config need not wait for
-# torch, and whoever rotates need not wait for what reads configs and patches models.
-NAMES = {
-    **dict.fromkeys(("KVCache", "attention"), ".encodings.attention"),
-    "Rotary": ".encodings",
-    **dict.fromkeys(
-        (
-            "apply_qk_norm_rotary", "apply_rotary", "apply_rotary_qk", "apply_rotary_qkv", "apply_rotary_to_cache",
-            "apply_rotary_to_latent_cache", "cache_slots", "change_spec", "page_slots", "reposition", "rotate", "shift",
-            "unrotate", "warm_up",
-        ),
-        ".rotary.apply",
-    ),
-    **dict.fromkeys(("Observation", "observe"), ".eye"),
-    "Layout": ".rotary.layout",
-    "Rotation": ".rotary.rotation",
-    "RotarySpec": ".rotary.spec",
-    **dict.fromkeys(
-        ("ModelRotary", "read_config", "read_parts", "read_rule", "register_model", "write_config"), ".models.configs"
-    ),
-    **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
-    "plan": ".serving.planner",
-    **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
-    "fit": ".tools.fit",
-    "study": ".tools.study",
-    **dict.fromkeys(("KeyLedger", "admitted_length"), ".caches"),
-}  # fmt: skip
-MODULES = ("caches", "encodings", "eye", "models", "positions", "rotary", "serving", "testing", "tools")
-
-_name, _names = later(__name__, NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return _version()
-    if name in public_modules.PUBLIC and name not in NAMES:
-        return public_modules.public_module(name)
-    if name in MODULES:
-        return import_module(f".{name}", __name__)
-    return _name(name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return _version()
+        if name in MODULES:
+            return import_module(f".{name}", __name__)
+        return _name(name)
 
 
 def _version() -> str:
@@ -102,54 +96,32 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *_names(), *public_modules.PUBLIC, *MODULES})
+    return sorted({"__version__", *_names(), *MODULES})
 
 
 __all__ = [
     "KVCache",
-    "KeyLedger",
     "Layout",
     "ModelRotary",
     "Observation",
     "Rotary",
-    "Rotation",
     "RotarySpec",
-    "admitted_length",
+    "Rotation",
     "apply_qk_norm_rotary",
     "apply_rotary",
     "apply_rotary_qk",
     "apply_rotary_qkv",
-    "apply_rotary_to_cache",
-    "apply_rotary_to_latent_cache",
     "attention",
-    "axes",
-    "cache_slots",
-    "caches",
-    "change_spec",
     "diagnose",
-    "encodings",
-    "fit",
-    "heads",
-    "kernels",
-    "matrix",
     "observe",
-    "page_slots",
     "patch",
-    "plan",
-    "positions",
     "read_config",
     "read_parts",
-    "read_rule",
     "register_model",
     "repair",
     "reposition",
     "rotate",
-    "scaling",
     "shift",
-    "study",
-    "temperature",
     "unpatch",
-    "unrotate",
-    "warm_up",
     "write_config",
 ]

@@ -171,7 +171,7 @@ def test_a_system_prompt_and_documents_in_another_order():
     order = [*range(10), *range(20, 30), *range(10, 20)]
     layer = other.layers[0]
     spec = layer.spec
-    raw = phasor.unrotate(whole.layers[0].keys, torch.arange(30), spec)
+    raw = phasor.caches.unrotate(whole.layers[0].keys, torch.arange(30), spec)
     expected = phasor.apply_rotary(raw[:, :, order], phasor.Rotation.at(spec, torch.arange(30), dtype=torch.float64))
     torch.testing.assert_close(layer.keys, expected, rtol=0, atol=1e-6)
     assert torch.equal(layer.values, whole.layers[0].values[:, :, order])
@@ -196,7 +196,7 @@ def test_a_regime_that_must_change(folder):
     keys = {}
     for n in (200, 400):
         model = stories(folder, "dynamic")
-        phasor.patch(model, regime=n)
+        phasor.patch(model, seq_len=n)
         cache = LedgerCache(model, seq_len=n)
         model(ids, **given(cache))
         keys[n] = cache
@@ -243,7 +243,7 @@ def test_rows_whose_positions_are_not_known():
             call()
     assert torch.equal(cache.layers[0].keys, before) and cache.get_seq_length() == 12
     other.change_length(32)
-    raw = phasor.unrotate(before, torch.arange(12), cache.layers[0].spec)
+    raw = phasor.caches.unrotate(before, torch.arange(12), cache.layers[0].spec)
     expected = phasor.apply_rotary(raw, phasor.Rotation.at(other.layers[0].spec, torch.arange(12)))
     torch.testing.assert_close(other.layers[0].keys, expected, rtol=0, atol=1e-5)
 
@@ -271,7 +271,7 @@ REFUSED = {
         lambda: LedgerCache(
             causal("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
         ),
-        r"seq_len is missing: dynamic scaling .* phasor.patch\(model, regime=n\)",
+        r"seq_len is missing: dynamic scaling .* phasor.patch\(model, seq_len=n\)",
     ),
     "chunk": (lambda: LedgerCache(model_of("llama")).reuse(None), "chunk must be a LedgerCache of the same model"),
     "crop": (lambda: LedgerLayer(None).crop(3), "tokens_to_remove must be a number of tokens below 0, got 3"),

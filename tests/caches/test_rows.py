@@ -38,9 +38,9 @@ def test_logits_of_a_row_do_not_depend_on_the_length_of_others():
     ids, n = tokens(3, 60), 12
     beside = [ids, torch.cat((ids[:1], ids[1:].flip(0, 1)))]  # row 0, and after its end whatever
     logits = []
-    for batch, regime in zip(beside, ([n, 60, 33], [n, 16, 4000]), strict=True):
+    for batch, lengths in zip(beside, ([n, 60, 33], [n, 16, 4000]), strict=True):
         model = causal("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)
-        phasor.patch(model, regime=regime)
+        phasor.patch(model, seq_len=lengths)
         logits.append(model(batch).logits[0, :n])
     assert torch.equal(*logits)
     plain = causal("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)

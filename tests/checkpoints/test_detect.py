@@ -106,8 +106,10 @@ def test_few_pairs_cannot_tell(tmp_path):
 
 
 def test_the_command_line(twin, phasor):
-    code, said, _ = phasor("detect", twin, "--json")
-    assert code == 1 and json.loads(said)["weights"] == "interleaved"
+    code, said, _ = phasor("convert", twin, "--dry-run")
+    assert code == 1 and said.rstrip() == detect(twin).describe()
+    code, said, err = phasor("convert", twin, twin)
+    assert code == 2 and not said and err.startswith("phasor: --to is missing")
 
 
 def test_no_layout_is_named_where_q_or_k_leans_to_the_other() -> None:

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from phasor.checkpoints import Format, convert, detect, register_format
 
+from phasor.checkpoints import Format, convert, detect, register_format
 from phasor.tools.checkpoints.formats import FORMATS
 
 from . import synthetic

@@ -14,11 +14,11 @@ from computed import Turning, computed
 from confused import is_number
 from differences import INTERLEAVE, SIZES, WIDTHS
 from outcomes import THEIRS_HANGS, owner, too_large, within
-from phasor.configs import NoRotary, Reason, Refused
 from unrotated import rotates
 
 from conformance.walk import quiet
 from phasor import read_config
+from phasor.configs import NoRotary, Reason, Refused
 
 # Keys of which published code makes different things: where each reading stands.
 AMBIGUOUS = {

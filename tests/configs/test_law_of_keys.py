@@ -22,13 +22,13 @@ from computed import computed
 from law import ABSENT, VALUES, law_mutant, one_letter_off, unaccounted
 from mutate import Mutant
 from outcomes import owner, read_and_judged
-from phasor.configs import Reason, Refused
 from refusals import false_reason, judged_refusal
 from test_mutants_of_configs import ARGUED, BAD
 
 from conformance.conftest import INSTALLED, VERSION
 from conformance.walk import quiet
 from phasor import ModelRotary, read_config, read_parts
+from phasor.configs import Reason, Refused
 
 pytestmark = pytest.mark.skipif(INSTALLED != VERSION, reason=f"the oracle is transformers {VERSION}")
 

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("transformers")
 
 from outcomes import outcome, read_and_judged
-from phasor.configs import Reason, Refused
 
 from phasor import ModelRotary, read_config, read_parts
+from phasor.configs import Reason, Refused
 from phasor.rotary.axes import InterleavedSections
 from phasor.rotary.scaling import Proportional
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from phasor import read_config, read_parts, read_rule
+from phasor import read_config, read_parts
+from phasor.configs import read_rule
 from phasor.rotary.scaling import Linear, YaRN
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4}

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from phasor import RotarySpec, Rotation, apply_rotary, kernels
+from phasor import RotarySpec, Rotation, apply_rotary
+from phasor.rotary import kernels
 from phasor.rotary.axes import Alternating, Axes, Axial, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from phasor.rotary.scaling import (
     NTK,

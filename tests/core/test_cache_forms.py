@@ -7,14 +7,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from phasor import (
-    RotarySpec,
-    Rotation,
-    apply_qk_norm_rotary,
-    apply_rotary,
-    apply_rotary_to_cache,
-    apply_rotary_to_latent_cache,
-)
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary
+from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache
 
 from .conftest import NATIVE, needs_native
 

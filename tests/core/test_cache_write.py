@@ -5,15 +5,8 @@ import random
 import pytest
 import torch
 
-from phasor import (
-    RotarySpec,
-    Rotation,
-    apply_rotary,
-    apply_rotary_qk,
-    apply_rotary_to_cache,
-    cache_slots,
-    page_slots,
-)
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk
+from phasor.caches import apply_rotary_to_cache, cache_slots, page_slots
 
 from .conftest import NATIVE, needs_native
 from .test_native import a_case

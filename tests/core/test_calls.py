@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import phasor
-from phasor import Rotation
+from phasor import Rotation, caches, positions, scaling
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "calls.md"
 ROWS = [
@@ -19,6 +19,11 @@ ROWS = [
     for line in PAGE.read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and not line.startswith("| library")
 ]
+NAMES = {name: getattr(place, name) for place in (phasor, caches) for name in place.__all__} | {
+    "positions": positions,
+    "scaling": scaling,
+    "torch": torch,
+}
 EXPRESSIONS = {row[0].strip("| "): row[2].strip("` |") for row in ROWS}
 
 HEAD, WIDTH, ROWS_OF_TABLE = 16, 12, 40  # WIDTH of the HEAD channels turn where the library allows it
@@ -417,8 +422,7 @@ def test_every_row_has_its_formula():
 def test_row(library):
     """Within four roundings of their sum of two products: they form it in another order."""
     for given, expected in THEIRS[library]():
-        names = {name: getattr(phasor, name) for name in phasor.__all__} | {"torch": torch} | given
-        result = eval(EXPRESSIONS[library], names)
+        result = eval(EXPRESSIONS[library], NAMES | given)
         got, expected = expected(result) if callable(expected) else (result, expected)
         pairs = zip(got, expected, strict=True) if isinstance(got, tuple) else [(got, expected)]
         for a, b in pairs:
@@ -433,5 +437,5 @@ def test_the_vectors_of_onnx_itself_are_no_rotation():
     given = {"X": torch.randn(2, 3, 32), "cos_cache": torch.tensor(cos_cache), "sin_cache": torch.tensor(sin_cache)}
     given |= {"position_ids": torch.zeros(2, 3).long(), "interleaved": 0, "num_heads": 4, "rotary_embedding_dim": 8}
     with pytest.raises(ValueError, match=r"cos and sin must have cos \*\* 2 \+ sin \*\* 2 = magnitude \*\* 2"):
-        eval(EXPRESSIONS["ONNX"], {name: getattr(phasor, name) for name in phasor.__all__} | given)
+        eval(EXPRESSIONS["ONNX"], NAMES | given)
     assert "ONNX's own test vectors" in PAGE.read_text(encoding="utf-8")

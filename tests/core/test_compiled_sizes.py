@@ -4,16 +4,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from phasor import (
-    RotarySpec,
-    Rotation,
-    apply_qk_norm_rotary,
-    apply_rotary,
-    apply_rotary_qkv,
-    apply_rotary_to_cache,
-    cache_slots,
-    rotate,
-)
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qkv, rotate
+from phasor.caches import apply_rotary_to_cache, cache_slots
 
 SPEC = RotarySpec(head_dim=16)
 ROTATION = Rotation.at(SPEC, torch.arange(5))

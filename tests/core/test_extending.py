@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from phasor.axes import AXES, register_axes
-from phasor.kernels import Reference, register_kernel
-from phasor.scaling import SCALINGS, Linear, register_scaling
 
 import limited
-from phasor import RotarySpec, Rotation, kernels, rotate
+from phasor import RotarySpec, Rotation, rotate
+from phasor.axes import register_axes
+from phasor.kernels import Reference, register_kernel
+from phasor.rotary import kernels
+from phasor.rotary.axes import AXES
+from phasor.rotary.scaling import SCALINGS
+from phasor.scaling import Linear, register_scaling
 
 from .conftest import assert_refused
 

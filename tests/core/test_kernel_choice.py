@@ -15,10 +15,10 @@ from phasor import (
     apply_rotary,
     apply_rotary_qk,
     apply_rotary_qkv,
-    kernels,
     rotate,
 )
 from phasor.encodings.heads import GlobalPointer
+from phasor.rotary import kernels
 from phasor.rotary.axes import Listed
 from phasor.rotary.kernels import Angles, Eager, Native, Reference
 from phasor.rotary.kernels.triton import plans

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import phasor
-from phasor import RotarySpec, Rotation, apply_rotary, change_spec, kernels, reposition, shift, unrotate
+from phasor import RotarySpec, Rotation, apply_rotary, reposition, shift
+from phasor.caches import change_spec, unrotate
+from phasor.rotary import kernels
 from phasor.rotary.apply import move
 from phasor.rotary.scaling import DynamicNTK, Linear, LongRoPE, YaRN
 

@@ -11,7 +11,8 @@ import torch
 from torch.autograd import forward_ad
 
 import limited
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, kernels, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor.rotary import kernels
 from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels.native import autograd, extension, kernel
 

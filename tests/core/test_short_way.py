@@ -6,16 +6,8 @@ What the extension takes there never comes to the checks in Python; what it decl
 import pytest
 import torch
 
-from phasor import (
-    RotarySpec,
-    Rotation,
-    apply_qk_norm_rotary,
-    apply_rotary,
-    apply_rotary_qk,
-    apply_rotary_qkv,
-    apply_rotary_to_cache,
-    rotate,
-)  # fmt: skip
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+from phasor.caches import apply_rotary_to_cache
 from phasor.rotary.apply import cached, calls, normed, packed
 from phasor.rotary.kernels.native import kernel as native
 

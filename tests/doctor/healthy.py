@@ -72,8 +72,8 @@ def told(model_type: str) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # so that the plain implementation is compared with another
             model.set_attn_implementation("sdpa")  # type: ignore[operator]
         found = diagnose(model, None if words else inputs)
-    why = str(found) if found.faults else "; ".join({row.reason for row in found.rows if row.verdict == "not shown"})
-    return asdict(Told(verdicts_of(found.rows), sorted(row.cause for row in found.faults), why))
+    why = str(found) if found.wrong else "; ".join({row.reason for row in found.findings if row.verdict == "not shown"})
+    return asdict(Told(verdicts_of(found.findings), sorted(row.cause for row in found.wrong), why))
 
 
 def verdicts_of(rows: Iterable[Check]) -> dict[str, str]:

@@ -102,7 +102,7 @@ def own(**changes: Any) -> Any:
 
 def test_a_type_that_no_row_reads_is_right_by_what_was_observed() -> None:
     found = phasor.diagnose(own())
-    seen = [row for row in found.rows if row.what == "rotation of q and k"]
+    seen = [row for row in found.findings if row.what == "rotation of q and k"]
     assert found.verdict == "right" and [row.verdict for row in seen] == ["right"] * 3
     assert all(row.needed and row.reason.startswith("observed: all 16 channels, halves, base 10000") for row in seen)
 
@@ -120,7 +120,7 @@ def test_keys_doubled_in_a_type_that_no_row_reads(monkeypatch: pytest.MonkeyPatc
 def test_queries_that_pass_by_no_rotation_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     model = own()
     with_rotation(monkeypatch, model, lambda q, k: (q @ torch.linspace(-1, 1, 256).view(16, 16), k))
-    seen = [row for row in phasor.diagnose(model).rows if row.what == "rotation of q and k"]
+    seen = [row for row in phasor.diagnose(model).findings if row.what == "rotation of q and k"]
     assert [(row.verdict, row.needed) for row in seen] == [("not shown", True)] * 3
 
 
@@ -137,7 +137,7 @@ def test_one_layer_that_turns_otherwise(kinds: str | None, verdict: str) -> None
         return forward(hidden_states, position_embeddings=(angles.cos(), angles.sin()), **kwargs)
 
     attention.forward = slower
-    row = next(row for row in phasor.diagnose(model).rows if row.what == "layers of one kind")
+    row = next(row for row in phasor.diagnose(model).findings if row.what == "layers of one kind")
     assert (row.verdict, row.where) == (verdict, "model.layers.1")
     assert (
         row.cause == ("one layer otherwise" if kinds else "")

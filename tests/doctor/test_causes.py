@@ -76,4 +76,4 @@ def test_the_cause_is_named(name):
     broken, cause, words = FAULTS[name]
     found = phasor.diagnose(broken())
     assert found.causes and all(one.startswith(cause) for one in found.causes), str(found)
-    assert any(words in fault.reason for fault in found.faults), str(found)
+    assert any(words in fault.reason for fault in found.wrong), str(found)

@@ -241,7 +241,7 @@ def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, cod
     rows = [RankingRow(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
     ranking = Ranking(tuple(rows), "as stated", (0,), 64)
     told = diagnose(model)
-    found = replace(told, findings=(*told.rows, *of_text(ranking)))
+    found = replace(told, findings=(*told.findings, *of_text(ranking)))
     made = PathDiagnosis(Path("folder"), found, (), ranking=ranking)
     assert told.sound and made.exit_code == ranking.exit_code == code
     assert found.verdict == state

@@ -54,7 +54,7 @@ def test_each_examination_finds_the_model_as_it_was_and_is_told_of_those_before(
         return [Check(what="anything", against="spec", verdict="right")]
 
     monkeypatch.setattr(examinations, "EXAMINATIONS", (damaging, damaging))
-    assert len(diagnose(model_of("llama")).rows) == 2
+    assert len(diagnose(model_of("llama")).findings) == 2
     (first, marked, none), (second, marked_again, one) = seen
     assert first is second and not marked and not marked_again and (none, one) == (0, 1)
 
@@ -100,7 +100,7 @@ def test_of_a_model_without_rotary_it_says_what_there_is_instead() -> None:
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     found = diagnose(transformers.BertModel(config))
     assert found.verdict == "not shown" and found.exit_code == 0
-    assert [row.reason for row in found.rows] == ["nothing rotates: learned positions, added to the embeddings"]
+    assert [row.reason for row in found.findings] == ["nothing rotates: learned positions, added to the embeddings"]
 
 
 def test_a_model_without_rotary_and_without_values_is_refused() -> None:
@@ -115,9 +115,9 @@ def test_on_the_meta_device_it_is_judged_by_the_spec_only() -> None:
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(model_of("llama").config)
     found = diagnose(model)
-    assert not found.faults and found.verdict == "not shown"  # what runs was not observed
-    assert {row.verdict for row in found.rows if row.against == "itself"} == {"not shown"}
-    assert [row.what for row in found.rows if row.against == "spec"] == ["tables", *["rotation of q and k"] * 2]
+    assert not found.wrong and found.verdict == "not shown"  # what runs was not observed
+    assert {row.verdict for row in found.findings if row.against == "itself"} == {"not shown"}
+    assert [row.what for row in found.findings if row.against == "spec"] == ["tables", *["rotation of q and k"] * 2]
 
 
 def test_frequencies_that_stayed_on_the_meta_device() -> None:
@@ -145,7 +145,7 @@ def test_a_tower_is_watched_when_an_image_is_given() -> None:
     from integrations.models import qwen2_vl
 
     model, inputs = qwen2_vl()
-    seen = {row.where: row for row in diagnose(model, inputs).rows if row.where.startswith("model.visual.blocks")}
+    seen = {row.where: row for row in diagnose(model, inputs).findings if row.where.startswith("model.visual.blocks")}
     assert {row.verdict for row in seen.values()} == {"right"}
     assert all(row.reason == "" for row in seen.values())  # not of its function alone
 
@@ -163,7 +163,7 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
         "operator on q and k",
     ]
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert data["sound"] is False and data["verdict"] == "wrong" and len(data["checks"]) == len(found.rows)
+    assert data["sound"] is False and data["verdict"] == "wrong" and len(data["checks"]) == len(found.findings)
     assert data["checks"][0]["cause"] == "frequencies rounded to bfloat16"
 
 
@@ -177,14 +177,14 @@ def gptj() -> Any:
 def test_a_table_that_a_model_keeps() -> None:
     model = gptj()
     assert diagnose(model).sound
-    assert any(row.what == "table embed_positions" and row.verdict == "right" for row in diagnose(model).rows)
+    assert any(row.what == "table embed_positions" and row.verdict == "right" for row in diagnose(model).findings)
     keeps = next(module for module in model.modules() if "embed_positions" in module._buffers)
     keeps.embed_positions = keeps.embed_positions[:100]
-    first = diagnose(model).faults[0]
+    first = diagnose(model).wrong[0]
     assert (first.cause, first.position) == ("table of another length", 100.0)
     angles = torch.arange(512)[:, None] * 1000.0 ** -(torch.arange(4) / 4)
     keeps.embed_positions = torch.cat((angles.sin(), angles.cos()), dim=-1)
-    first = diagnose(model).faults[0]
+    first = diagnose(model).wrong[0]
     assert (first.cause, first.position, first.pair) == ("base", 1.0, 1), str(first)
 
 
@@ -206,5 +206,5 @@ def test_a_wrapper_is_refused_or_opened() -> None:
     with pytest.raises(ValueError, match="got type"):
         diagnose(type(model))
     compiled = diagnose(torch.compile(model, backend="eager"))
-    assert compiled.sound and compiled.rows[-1].what == "compiled = eager"
-    assert compiled.rows[:-1] == diagnose(model).rows
+    assert compiled.sound and compiled.findings[-1].what == "compiled = eager"
+    assert compiled.findings[:-1] == diagnose(model).findings

@@ -17,7 +17,7 @@ ONCE = [(FAULTS[kind].only or FAMILIES)[i % len(FAULTS[kind].only or FAMILIES)] 
 def test_a_fault_is_found_with_its_cause_and_its_place(family: str, kind: str) -> None:
     with damaged(family, kind) as model:
         found = diagnose(model)
-    first, position = found.faults[0], first_position(family, kind)
+    first, position = found.wrong[0], first_position(family, kind)
     assert found.exit_code == 1 and first.against == "spec"
     assert first.cause == FAULTS[kind].cause, str(first)
     assert position is None or first.position == position, str(first)
@@ -27,7 +27,9 @@ def test_a_fault_is_found_with_its_cause_and_its_place(family: str, kind: str) -
 def test_a_healthy_model_is_sound(family: str) -> None:
     found = diagnose(model_of(family))
     assert found.sound and found.exit_code == 0, str(found)
-    assert all(row.verdict != "not shown" for row in found.rows if not row.where.startswith("model.visual")), str(found)
+    assert all(row.verdict != "not shown" for row in found.findings if not row.where.startswith("model.visual")), str(
+        found
+    )
 
 
 @pytest.mark.slow
@@ -37,7 +39,7 @@ def test_every_fault_in_every_family() -> None:
     for family, kind in cases():
         with damaged(family, kind) as model:
             found = diagnose(model)
-        first = found.faults[0] if found.faults else None
+        first = found.wrong[0] if found.wrong else None
         cause = first is not None and first.cause == FAULTS[kind].cause
         position = first_position(family, kind)
         place = first is not None and (position is None or first.position == position)

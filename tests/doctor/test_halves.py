@@ -22,15 +22,15 @@ def made(model_type: str) -> Any:
 
 
 def shifts(found: Any) -> dict[str, str]:
-    return {row.where: "by design" if row.by_design else row.verdict for row in found.rows if row.what == SHIFT}
+    return {row.where: "by design" if row.by_design else row.verdict for row in found.findings if row.what == SHIFT}
 
 
 def test_both_halves_of_a_sound_model() -> None:
     model = made(TEXT)
     found = diagnose(model)
     assert found.sound and shifts(found) == {"": "right", "encoder": "right"}, str(found)
-    assert {row.verdict for row in found.rows if row.where == "" and row.what in OF_DECODER} == {"right"}
-    assert all(row.verdict != "not shown" for row in testing.quick_check(model).rows)
+    assert {row.verdict for row in found.findings if row.where == "" and row.what in OF_DECODER} == {"right"}
+    assert all(row.verdict != "not shown" for row in testing.quick_check(model).findings)
     testing.assert_cache_consistent(model)
 
 
@@ -58,10 +58,10 @@ def test_a_decoder_of_speech_runs_beside_one_result_of_its_encoder() -> None:
     with quiet():
         inputs = inputs_for(SPEECH, model)
     assert shifts(diagnose(model, inputs)) == {"": "right"}
-    untold = next(row for row in diagnose(model).rows if row.what == SHIFT)
+    untold = next(row for row in diagnose(model).findings if row.what == SHIFT)
     assert untold.verdict == "not shown" and untold.reason.endswith("it takes more than tokens; give inputs")
 
 
 def test_queries_that_turn_beside_keys_that_do_not_are_meant_to() -> None:
     found = diagnose(made(MERGED))
-    assert found.faults == () and shifts(found) == {"": "by design", "encoder": "right"}, str(found)
+    assert found.wrong == () and shifts(found) == {"": "by design", "encoder": "right"}, str(found)

@@ -171,11 +171,11 @@ def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
     if kind:
         put(kind)(model, monkeypatch)
     found = diagnose(model)
-    verdicts = {"by design" if row.by_design else row.verdict for row in found.rows if row.against == "itself"}
+    verdicts = {"by design" if row.by_design else row.verdict for row in found.findings if row.against == "itself"}
     told = next(word for word in ("wrong", "by design", "right") if word in verdicts)
     assert told == alone, str(found)
     assert found.exit_code == (1 if kind else 0), str(found)
-    assert not kind or any(row.against == "spec" for row in found.faults)
+    assert not kind or any(row.against == "spec" for row in found.wrong)
 
 
 def test_the_cache_is_told_by_the_calls_that_use_it() -> None:

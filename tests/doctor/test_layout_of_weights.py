@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from phasor.checkpoints import convert
 from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM
+
+from phasor.checkpoints import convert
 
 
 def smooth(folder: Path, *, rows: str = "qk") -> Path:

@@ -30,7 +30,7 @@ def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
     inputs = inputs_for(model_type, model)
     return {
         row.where: row
-        for row in diagnose(model, None if set(inputs) == {"input_ids"} else inputs).rows
+        for row in diagnose(model, None if set(inputs) == {"input_ids"} else inputs).findings
         if row.what == what
     }
 
@@ -85,7 +85,7 @@ def test_a_table_that_ends_with_the_text_is_a_reason_and_no_crash() -> None:
         return table[positions] * tokens[..., None]
 
     found = diagnose(logits)
-    shift = next(row for row in found.rows if row.what == "shift of all positions")
+    shift = next(row for row in found.findings if row.what == "shift of all positions")
     assert shift.verdict == "not shown" and "out of bounds" in shift.reason
 
 
@@ -151,7 +151,7 @@ def test_a_law_proves_nothing_where_positions_move_nothing_but_the_mask() -> Non
     for name, buffer in model.named_buffers():
         if "inv_freq" in name:
             buffer.zero_()
-    laws = [row for row in diagnose(model).rows if row.against == "itself"]
+    laws = [row for row in diagnose(model).findings if row.against == "itself"]
     assert {row.verdict for row in laws} == {"not shown"}, [str(row) for row in laws]
     assert "halved move the logits by 0" in laws[0].reason
 

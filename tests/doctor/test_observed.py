@@ -73,9 +73,9 @@ def test_a_method_of_the_instance_is_what_is_judged(how):
     report = phasor.diagnose(model)
     assert not report.sound
     if cause is None:
-        assert not [row for row in report.faults if row.what == "rotation of q and k"], str(report)
+        assert not [row for row in report.wrong if row.what == "rotation of q and k"], str(report)
     else:
-        assert any(cause in (row.cause or row.what) for row in report.faults), str(report)
+        assert any(cause in (row.cause or row.what) for row in report.wrong), str(report)
 
 
 class OwnAttention(nn.Module):
@@ -94,7 +94,7 @@ def test_a_class_of_ones_own_is_judged_by_what_it_does():
     for layer in model.model.layers:
         layer.self_attn = OwnAttention(layer.self_attn)
     report = phasor.diagnose(model)
-    assert [row.cause for row in report.faults][:2] == ["layout", "layout"], str(report)
+    assert [row.cause for row in report.wrong][:2] == ["layout", "layout"], str(report)
 
 
 def test_where_positions_move_nothing_nothing_is_right():
@@ -115,8 +115,8 @@ def test_a_softmax_scale_that_was_changed_is_named():
     model = llama()
     model.model.layers[1].self_attn.scaling *= 1.3
     report = phasor.diagnose(model)
-    assert [row.cause for row in report.faults] == ["attention factor"], str(report)
-    assert report.faults[0].where.endswith("layers.1.self_attn")
+    assert [row.cause for row in report.wrong] == ["attention factor"], str(report)
+    assert report.wrong[0].where.endswith("layers.1.self_attn")
 
 
 def test_the_class_without_the_factor_of_its_config_is_named(monkeypatch):
@@ -132,7 +132,7 @@ def test_the_class_without_the_factor_of_its_config_is_named(monkeypatch):
         rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
     )  # fmt: skip
     model = transformers.DeepseekV3ForCausalLM(config).eval()
-    assert not phasor.diagnose(model).faults
+    assert not phasor.diagnose(model).wrong
     own = code.DeepseekV3Attention.__init__
 
     def without(self, *args, **kwargs):
@@ -151,7 +151,7 @@ def test_longrope_that_is_stuck_beyond_its_length_is_wrong():
         "original_max_position_embeddings": 64, "rope_theta": 10000.0,
     }  # fmt: skip
     model = llama(rope_parameters=scaling, original_max_position_embeddings=64)
-    assert not phasor.diagnose(model).faults, str(phasor.diagnose(model))
+    assert not phasor.diagnose(model).wrong, str(phasor.diagnose(model))
     rotary = model.model.rotary_emb
     rotary.forward = types.MethodType(_stuck, rotary)
     report = phasor.diagnose(model)
@@ -173,9 +173,12 @@ def test_dynamic_ntk_whose_frequencies_stay_is_told():
         model = llama(rope_parameters=scaling, max_position_embeddings=64)
         ids = torch.randint(64, (2, length), generator=torch.Generator().manual_seed(1))
         report = phasor.diagnose(model, ids)
-        assert not report.faults and any(row.by_design for row in report.rows), (length, str(report))
-        assert length == 64 or any(row.by_design and "cached" in row.what for row in report.rows), (length, str(report))
-        assert any(row.what == "same prompt after a longer call" for row in report.rows)
+        assert not report.wrong and any(row.by_design for row in report.findings), (length, str(report))
+        assert length == 64 or any(row.by_design and "cached" in row.what for row in report.findings), (
+            length,
+            str(report),
+        )
+        assert any(row.what == "same prompt after a longer call" for row in report.findings)
 
 
 @pytest.fixture

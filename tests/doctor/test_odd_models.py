@@ -31,7 +31,7 @@ def test_a_model_that_magnifies_every_rounding_is_sound(spread: float, seed: int
     heads = {"num_key_value_heads": 4, "intermediate_size": 128, "vocab_size": 128}
     model = llama(**heads, num_hidden_layers=12, initializer_range=spread, seed=seed)
     assert testing.quick_check(model).sound
-    assert diagnose(model).faults == ()
+    assert diagnose(model).wrong == ()
 
 
 def test_a_quick_check_of_which_nothing_is_known_does_not_pass() -> None:
@@ -44,10 +44,10 @@ def test_logits_that_are_no_numbers_are_said_to_be_so(value: float) -> None:
     model = llama()
     model.model.layers[1].mlp.up_proj.weight.data[3, 5] = value
     found = diagnose(model)
-    (fault,) = found.faults
+    (fault,) = found.wrong
     assert (fault.cause, fault.position, found.exit_code) == ("logits are not finite", 0.0, 1), str(found)
     assert fault.reason.endswith("; model.layers.1.mlp.up_proj.weight holds values that are no numbers")
-    laws = [r for r in found.rows if r.against == "itself" and r is not fault and "operator" not in r.what]
+    laws = [r for r in found.findings if r.against == "itself" and r is not fault and "operator" not in r.what]
     assert {(row.verdict, row.reason) for row in laws} == {("not shown", "the logits are not finite")}
     for check in (testing.quick_check, testing.assert_relative):
         with pytest.raises(AssertionError, match="logits are not finite"):
@@ -60,7 +60,7 @@ def test_the_first_token_that_is_no_number_is_named() -> None:
         logits[1, 5:] = torch.nan
         return logits
 
-    (fault,) = diagnose(scores).faults
+    (fault,) = diagnose(scores).wrong
     assert fault.position == 5.0 and "the first in row 1" in fault.reason
 
 
@@ -72,8 +72,8 @@ def test_words_that_are_never_chosen_are_no_fault() -> None:
 
 def test_a_model_without_layers_is_told_that_nothing_turns() -> None:
     found = diagnose(llama(num_hidden_layers=0))
-    assert not found.faults and not found.sound
-    assert any(row.reason == "nothing rotates: the model has 0 layers" for row in found.rows), str(found)
+    assert not found.wrong and not found.sound
+    assert any(row.reason == "nothing rotates: the model has 0 layers" for row in found.findings), str(found)
 
 
 META = torch.zeros(2, 12, dtype=torch.int64, device="meta")
@@ -118,7 +118,7 @@ def test_a_function_that_ends_early_is_not_checked_there() -> None:
             raise KeyError("no position beyond 100")
         return torch.nn.functional.one_hot(tokens, 32).float().cumsum(1)
 
-    row = next(row for row in diagnose(scores).rows if row.what == "shift of all positions")
+    row = next(row for row in diagnose(scores).findings if row.what == "shift of all positions")
     assert row.verdict == "not shown" and "scores raises KeyError: 'no position beyond 100'" in row.reason
 
 
@@ -133,4 +133,4 @@ def test_the_default_device_of_the_caller_plays_no_part() -> None:
         testing.assert_cache_consistent(model)
         testing.assert_padding_invariant(model)
         assert diagnose(model).sound
-        assert not diagnose(scores).faults
+        assert not diagnose(scores).wrong

@@ -58,9 +58,9 @@ def test_nothing_healthy_is_accused(name):
 
 def test_a_base_of_another_model_is_told_once_and_by_its_name():
     report = verdict_of(FAULTS["own rotary module, base of another model"])
-    assert report.causes == ("base",) and {row.what for row in report.faults} == {"tables that reach it"}
-    assert "500,000" in report.faults[0].reason or "500000" in report.faults[0].reason, report.faults[0].reason
-    assert report.faults[0].position == 1.0 and report.faults[0].pair == 1
+    assert report.causes == ("base",) and {row.what for row in report.wrong} == {"tables that reach it"}
+    assert "500,000" in report.wrong[0].reason or "500000" in report.wrong[0].reason, report.wrong[0].reason
+    assert report.wrong[0].position == 1.0 and report.wrong[0].pair == 1
 
 
 def test_compiled_code_that_is_not_the_model_s_own_is_wrong():
@@ -76,4 +76,4 @@ def test_compiled_code_that_is_not_the_model_s_own_is_wrong():
     model = llama()
     model.compile(backend=backend)
     report = diagnose(model)
-    assert [row.what for row in report.faults] == ["compiled = eager"], str(report)
+    assert [row.what for row in report.wrong] == ["compiled = eager"], str(report)

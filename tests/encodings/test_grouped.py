@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from phasor.attention import KVCache
 from torch import Tensor
 
-from phasor import RotarySpec, attention
+from phasor import KVCache, RotarySpec, attention
 from phasor.encodings import DualChunk, Grouped, ReRoPE, SelfExtend
 
 SPEC = RotarySpec(head_dim=8, base=100.0)

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from phasor.engines import ENGINES, read_as, register_engine
 
 import phasor
+from phasor.serving.engines import ENGINES, read_as, register_engine
 from phasor.serving.engines.transformers import Transformers
+from phasor.serving.planner import plan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "extending_engine.md"
 
@@ -23,7 +24,7 @@ def test_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         assert "every layer rotates as planned" in capsys.readouterr().out
         config = scope["config"]
         assert read_as(config, "plain").model == phasor.read_config(config)
-        assert phasor.plan(config, length=8192, engine="plain").settings is None
+        assert plan(config, length=8192, engine="plain").settings is None
     finally:
         ENGINES.clear()
         ENGINES.update(before)

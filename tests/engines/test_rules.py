@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from phasor import plan
 from phasor.rotary.scaling import YaRN
 from phasor.serving.engines import ENGINES, CannotSayError, read_as
+from phasor.serving.planner import plan
 
 from .cases import configs
 

@@ -10,7 +10,13 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from phasor import RotarySpec, read_config
 from phasor.axes import Alternating, Axial, InterleavedSections, Sections
+from phasor.eye.names import Named, named
+from phasor.eye.names.sight import Sight
 from phasor.scaling import (
     NTK,
     DynamicNTK,
@@ -23,12 +29,6 @@ from phasor.scaling import (
     YaRN,
     YaRNPaper,
 )
-from transformers import LlamaConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-from phasor import RotarySpec, read_config
-from phasor.eye.names import Named, named
-from phasor.eye.names.sight import Sight
 
 Seen = tuple[list[float], float]
 

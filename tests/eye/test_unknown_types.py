@@ -6,9 +6,9 @@ What rows say of types that they know is the truth here: it was compared with tr
 import json
 
 import pytest
-from phasor.configs import NoRotary, Refused
 
 import phasor
+from phasor.configs import NoRotary, Refused
 from phasor.models.reading.observed import read_by_observing
 
 pytest.importorskip("transformers")

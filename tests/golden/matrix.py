@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
-from phasor.axes import Sections
-from phasor.scaling import Linear, Llama3, YaRN
 from torch import Tensor
 
 from phasor import ModelRotary, RotarySpec
+from phasor.axes import Sections
+from phasor.scaling import Linear, Llama3, YaRN
 from phasor.tools.golden import GoldenReport, check, write
 
 from .conftest import load

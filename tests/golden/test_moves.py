@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 import torch
-from phasor.golden import check, write
 from safetensors.torch import load_file
+
+from phasor.golden import check, write
 
 
 def load(folder):

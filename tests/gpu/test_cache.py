@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from core.test_cache_write import a_cache, slots_of
-from phasor import RotarySpec, Rotation, apply_rotary_to_cache, apply_rotary_to_latent_cache
+from phasor import RotarySpec, Rotation
+from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache
 
 from .conftest import DEVICE
 from .test_bits import a_case

@@ -139,7 +139,7 @@ def test_the_demo_ends_with_its_own_model_made_sick_and_healed(out):
     for name, says in (("sick", "frequencies rounded to bfloat16"), ("healed", "formed anew from the config")):
         page = (out / "doctor" / f"{name}.txt").read_text()
         assert f'href="doctor/{name}.txt"' in index
-        assert says in page and "nats per byte at 256 positions" in page
+        assert says in page and "\nnot shown " not in page and "nats per byte at 256 positions" in page
 
 
 def test_relative_law_would_notice_a_broken_rotation():

@@ -9,10 +9,10 @@ from types import MethodType
 
 import pytest
 import torch
-from phasor.integrations import HookedRotary
 from torch import nn
 
 import limited
+from phasor.patching import HookedRotary
 from phasor.tools.patch import hooked
 
 from .doors import ABSENT, DOORS, ROOT, recipe

@@ -7,7 +7,7 @@ import platform
 import pytest
 import torch
 
-from phasor import kernels
+from phasor.rotary import kernels
 from phasor.tools.patch import patch, unpatch
 from phasor.tools.patch.norms import PENDING
 

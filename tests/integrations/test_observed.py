@@ -329,7 +329,7 @@ def test_errors_leave_the_model_as_it_was():
     for given, said in (
         ({"angles": "exact"}, "angles must be left at 'float32' for a model whose config is not read"),
         ({"fuse_norm": True}, "fuse_norm must be left at False"),
-        ({"regime": 9}, "regime must be left at None"),
+        ({"seq_len": 9}, "seq_len must be left at None"),
         ({"inputs": torch.zeros(2, 2)}, "the model could not be run: .*; give inputs=, what its forward takes"),
         ({"compare": "no tokens"}, "inputs must be token ids"),
     ):

@@ -21,9 +21,9 @@ def ids(folder):
     return told(folder, tokens=180)
 
 
-def frozen(folder, scaling, regime, **how):
+def frozen(folder, scaling, seq_len, **how):
     model = stories(folder, scaling)
-    report = phasor.patch(model, regime=regime, **how)
+    report = phasor.patch(model, seq_len=seq_len, **how)
     assert report.replaced == len(report.rows), str(report)
     return model
 
@@ -56,7 +56,7 @@ def test_a_row_beside_a_longer_one_has_the_bits_it_has_alone(scaling, folder, id
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_generate_freezes_each_call_at_its_own_length(scaling, folder, ids):
     model = stories(folder, scaling)
-    report = phasor.patch(model, regime="generate")
+    report = phasor.patch(model, seq_len="generate")
     assert report.summary().endswith("frequencies frozen for every generate call at its prompt and new tokens")
     how = {"do_sample": False, "pad_token_id": 0}
     for prompt, new in ((100, 60), (40, 20), (100, 60)):
@@ -74,7 +74,7 @@ def test_generate_freezes_each_call_at_its_own_length(scaling, folder, ids):
 @pytest.mark.parametrize("beams", [1, 3])
 def test_each_row_of_a_padded_batch_is_generated_as_alone(beams, folder, ids):
     model = stories(folder, "dynamic")
-    phasor.patch(model, regime="generate")
+    phasor.patch(model, seq_len="generate")
     how = {"do_sample": False, "pad_token_id": 0, "max_new_tokens": 40, "num_beams": beams}
     padded, mask = ids[:, :140].clone(), torch.ones_like(ids[:, :140])
     padded[0, :80], mask[0, :80] = 0, 0
@@ -105,18 +105,18 @@ def test_without_a_regime_dynamic_ntk_stays_the_model_s_own(folder):
 
 
 @pytest.mark.parametrize(
-    "regime, message",
+    "seq_len, message",
     [
-        (0, "regime must be an integer of at least 1, got 0"),
-        ([60, 0], r"regime\[1\] must be an integer of at least 1, got 0"),
-        ("long", "regime must be a length, a list with one for each row, or 'generate', got 'long'"),
-        ([], "regime must be a length, a list with one for each row"),
+        (0, "seq_len must be an integer of at least 1, got 0"),
+        ([60, 0], r"seq_len\[1\] must be an integer of at least 1, got 0"),
+        ("long", "seq_len must be a length, a list with one for each row, or 'generate', got 'long'"),
+        ([], "seq_len must be a length, a list with one for each row"),
     ],
 )
-def test_no_regime(regime, message, folder):
+def test_no_regime(seq_len, message, folder):
     model = stories(folder, "dynamic")
     with pytest.raises(ValueError, match=message):
-        phasor.patch(model, regime=regime)
+        phasor.patch(model, seq_len=seq_len)
     assert type(model) is transformers.LlamaForCausalLM
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from phasor.configs import TextModel
 
 import phasor
 from blocks import ROOT, blocks, run_python
+from phasor.configs import TextModel
 from phasor.models.rows import ROWS
 
 PAGE = ROOT / "docs" / "first_row.md"

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from phasor.axes import Sections
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import phasor
 from leave import leave
+from phasor.axes import Sections
 
 BATCH, HEADS, KV_HEADS, TOKENS, WIDTH = 2, 4, 2, 17, 32  # tokens that no two ranks share evenly
 SPECS = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from engines.cases import configs
-from phasor import plan
 from phasor.rotary.scaling import NTK, DynamicNTK, Proportional, SteppedNTK
 from phasor.rotary.spec import RotarySpec
+from phasor.serving.planner import plan
 from phasor.serving.planner.choose import stretch
 
 LLAMA = {

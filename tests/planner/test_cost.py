@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from phasor.configs import ModelRotary
-from phasor.scaling import Linear, YaRN
 
-from phasor import RotarySpec, plan, read_config
+from phasor import ModelRotary, RotarySpec, read_config
+from phasor.scaling import Linear, YaRN
 from phasor.serving.engines import read_as
+from phasor.serving.planner import plan
 from phasor.serving.planner.cost import costs
 from phasor.serving.planner.proof import differences, in_one_line
 

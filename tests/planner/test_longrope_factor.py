@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasor import planner
+from phasor.serving import planner
 
 STATED, FORMULA = 1.0, (1 + 2 / 8) ** 0.5  # sqrt(1 + ln 4 / ln 256)
 CONFIG = {

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from engines.cases import configs
-from phasor import plan, read_config
+from phasor import read_config
 from phasor.serving.engines import read_as
+from phasor.serving.planner import plan
 
 Run = Callable[[str], tuple[int, str]]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "planner.md"

@@ -5,7 +5,8 @@ import re
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, positions, read_rule
+from phasor import RotarySpec, Rotation, positions
+from phasor.configs import read_rule
 from phasor.models.rows import ROWS
 from phasor.positions import Rule, Video, decode_from, from_kinds, from_segments, mrope, token_kinds
 from phasor.rotary.axes import InterleavedSections

@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("transformers")
 
 from cache_argument import given
-from phasor import read_rule
+from phasor.configs import read_rule
 from phasor.models.rows import ROWS
 from phasor.positions import Rule, decode_from, from_kinds, from_segments, pack, token_kinds
 

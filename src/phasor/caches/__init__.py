@@ -1,7 +1,15 @@
-"""Keys that move and lengths that grow: ledgers of rotated keys, and the length that a sequence is admitted for."""
+"""Rotated keys that are kept: written into a cache, moved, and rotated for a length that a sequence is admitted for."""
 
 from typing import TYPE_CHECKING
 
+from ..rotary.apply import (
+    apply_rotary_to_cache,
+    apply_rotary_to_latent_cache,
+    cache_slots,
+    change_spec,
+    page_slots,
+    unrotate,
+)
 from ..support.later import later
 from .ledger import Keep, KeyLedger
 from .lengths import admitted_length
@@ -21,4 +29,5 @@ __getattr__, __dir__ = later(  # which import transformers
 
 __all__ = [
     "Keep", "KeyLedger", "LedgerCache", "LedgerLayer", "StaticLedgerCache", "StaticLedgerLayer", "admitted_length",
+    "apply_rotary_to_cache", "apply_rotary_to_latent_cache", "cache_slots", "change_spec", "page_slots", "unrotate",
 ]  # fmt: skip

@@ -198,8 +198,8 @@ class LedgerCache(UnpaddedCache):
     ``model`` is a transformers model or its config, whose layers `read_config` reads, or an `Observation` of a model;
     one of a type that is not read is observed: bases of their own, YaRN, latent attention, M-RoPE (whose axes move
     alike), layers without rotation. ``seq_len`` freezes lengths that frequencies
-    depend on, and the model must be frozen alike: ``patch(model, regime=seq_len)``. ``angles``: ``"exact"`` for a
-    model patched with exact ones; else its own. ``most``: how many tokens a layer holds at most.
+    depend on, and the model must be frozen alike, by the same ``seq_len`` of `phasor.patch`. ``angles``: ``"exact"``
+    for a model patched with exact ones; else its own. ``most``: how many tokens a layer holds at most.
 
     A cache does not see which tokens are padding, and counts positions alike in all rows. That is right for rows that
     are padded on the left as long as keys only move together. Sinks, `reuse` and `change_length` need the position of
@@ -332,7 +332,7 @@ def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:
     if dependent and seq_len is None:
         raise ValueError(
             f"seq_len is missing: {dependent} scaling has frequencies that depend on it; "
-            "phasor.patch(model, regime=n) freezes the model, and seq_len=n its cache"
+            "phasor.patch(model, seq_len=n) freezes the model, and seq_len=n its cache"
         )
     return [spec if spec is None or seq_len is None else spec.at_length(seq_len) for spec in rotary.layers]
 

@@ -33,8 +33,7 @@ def phasor(
 COMMANDS = {
     "inspect": ("inspect:inspect", "What a model's config says about positions, on one screen"),
     "plan": ("plan:plan", "An engine's settings for a longer context, checked"),
-    "convert": ("convert:convert", "Write a checkpoint in another pair layout or format, and prove it"),
-    "detect": ("detect:detect", "In which layout the rotary pairs of a checkpoint are"),
+    "convert": ("convert:convert", "Find a checkpoint's pair layout; write it in another one, proved"),
     "doctor": ("doctor:doctor", "Whether a model's position encoding is right, and why not"),
     "study": ("study:study", "Which pairs of its rotation a model uses, and in which heads"),
     "fit": ("fit:fit", "The best frequencies of one model for a longer context"),

@@ -27,7 +27,9 @@ def convert(
         typer.Option("--from", metavar="LAYOUT", help="The layout of SRC, if you know it better than its files say."),
     ] = None,
     part: Annotated[str | None, typer.Option(help="The part of a composite model (default: its text model).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and stop; without --to, the layout that SRC is in.")
+    ] = False,
     files: Annotated[
         int | None,
         typer.Option(min=1, help="For Meta's format: the number of files, one for each process that will load it."),
@@ -44,9 +46,13 @@ def convert(
 
     Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
     is proved before it is put in place, in DST/phasor-proof.json.
+    With --dry-run alone it says in which layout SRC is; the exit code is 1 if the weights contradict the format.
     """
     from ..tools.checkpoints import carry_out, make_plan
 
+    if dry_run and not to:
+        _detect(source, part, allow_pickle)
+        return
     if not to:
         raise ValueError("--to is missing; name a layout (halves, interleaved, native) or a format (transformers, …)")
     if target is not None:
@@ -63,6 +69,16 @@ def convert(
     with _bar(plan.size) as tell:
         report = carry_out(plan, target, force=force, proof=proof, tell=tell)
     say(_summary(report, target))
+
+
+def _detect(source: Path, part: str | None, allow_pickle: bool) -> None:
+    """The layout that the format says, and whether the weights speak against it: then the exit code is 1."""
+    from ..tools.checkpoints import detect
+
+    detection = detect(source, part=part, allow_pickle=allow_pickle)
+    say(detection.describe())
+    if detection.contradicts:
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Position encodings behind one shape of API, `Encoding`: one file each, read ``base.py`` first."""
 
 from .alibi import ALiBi, alibi_slopes
+from .attention.mask import Mask
 from .base import Encoding
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
 from .learned import Learned
@@ -13,6 +14,7 @@ from .transformer_xl import TransformerXL
 
 __all__ = [
     "Encoding",
+    "Mask",
     "NoPE",
     "Sinusoidal",
     "sinusoids",

@@ -7,7 +7,7 @@
     scores = scale * q k^T + encoding.bias(...)             # relative: a term of the logits
     out = softmax(scores) v + encoding.values(...)          # relative: a term of the output (Shaw)
 
-`phasor.attention.attention` calls the last three. Positions are int64 ``[S]`` or ``[B, S]`` and always given: nothing
+`phasor.attention` calls the last three. Positions are int64 ``[S]`` or ``[B, S]`` and always given: nothing
 here counts tokens by itself. q is ``[B, H, Q, head_dim]``, k ``[B, H_kv, K, head_dim]``; m is a query's position and n
 a key's.
 """

@@ -18,7 +18,7 @@ class Rotary(Encoding):
     In attention of your own, call it where q and k are ready: ``q, k = rotary(q, k, positions)``. Tables are formed in
     every call; where many layers share a spec, form them once: `Rotation.at`, then `phasor.apply_rotary_qk`.
 
-    `phasor.attention.attention` takes one position per token. A spec with several axes has several: there, rotate q and
+    `phasor.attention` takes one position per token. A spec with several axes has several: there, rotate q and
     k first and call attention without an encoding, with the order of the tokens as positions.
 
     >>> import torch

@@ -11,7 +11,7 @@ from .rules import Rule
 
 if TYPE_CHECKING:
     from .canvas import from_canvas
-    from .checking import Finding, Findings, PositionFinding, check, check_shards
+    from .checking import Findings, PositionFinding, check, check_shards
     from .grids import centres, grid, patches
     from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
     from .rows import decode, decode_from, from_mask, packed, text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = later(
     __name__,
     {
-        **dict.fromkeys(("Finding", "Findings", "PositionFinding", "check", "check_shards"), ".checking"),
+        **dict.fromkeys(("Findings", "PositionFinding", "check", "check_shards"), ".checking"),
         **dict.fromkeys(("centres", "grid", "patches"), ".grids"),
         **dict.fromkeys(("Placed", "Segment", "Video", "from_segments", "mrope"), ".segments"),
         **dict.fromkeys(
@@ -38,7 +38,6 @@ __all__ = [
     "IMAGE",
     "TEXT",
     "VIDEO",
-    "Finding",
     "Findings",
     "Packed",
     "Placed",

@@ -83,7 +83,7 @@ def mrope(segments: Sequence[int | tuple[int, int] | tuple[int, int, int]]) -> T
 
     Segments are those of `from_segments`. Text has the same number on all axes; a grid counts from where the text
     stopped; what follows resumes at the largest number so far plus one. Shipped models differ after videos: their
-    rules stand in the rows of `phasor.models` (`phasor.read_rule`). Source: Qwen2-VL, arXiv:2409.12191,
+    rules stand in the rows of `phasor.models` (`phasor.configs.read_rule`). Source: Qwen2-VL, arXiv:2409.12191,
     section 2.1.
 
     >>> mrope([2, (1, 2), 1]).tolist()

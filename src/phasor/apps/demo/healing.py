@@ -37,17 +37,17 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     report = repair(model)
     healed = diagnose(model)
     losses += [_loss(model, text), _loss(never_sick, text)]
-    told = (
+    loss = (
         f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
         "model that was loaded in bfloat16"
     )
     for name, diagnosis, gaps, more in (
-        ("sick", sick, apart, [told]),
-        ("healed", healed, curves(model), [str(report), told]),
+        ("sick", sick, apart, [loss]),
+        ("healed", healed, curves(model), [str(report), loss]),
     ):
-        text_page = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
-        write_whole(out / f"{name}.txt", text_page.encode())
-        say(text_page)
+        told = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
+        write_whole(out / f"{name}.txt", told.encode())
+        say(told)
     with torch.no_grad():
         equal = torch.equal(model(text[:1]).logits, never_sick(text[:1]).logits)
     say(f"logits {'bit-equal to' if equal else 'OTHER than'} those of a model that was loaded in bfloat16")

@@ -1,4 +1,4 @@
-"""Named entities and other spans: data, training, prediction and measures for `phasor.heads`.
+"""Named entities and other spans: data, training, prediction and measures for `phasor.span_heads`.
 
 `train` makes a folder with a model, `load` reads it, `predict` finds spans in texts, `evaluate` counts what is right.
 """

@@ -4,7 +4,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from .. import Encoding, Grouped, NoPE
+from ..base import Encoding
+from ..grouped import Grouped
+from ..none import NoPE
 from .cache import KVCache
 from .checks import check_encoding, check_inputs, check_mask, check_padding, check_tokens
 from .kernels import KERNELS

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ...rotary.spec import RotarySpec
-from .. import Encoding
+from ..base import Encoding
 
 
 def check_encoding(encoding: object) -> None:

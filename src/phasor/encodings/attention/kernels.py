@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import Encoding, Grouped
-from ..base import ScoreMod, wide
-from ..grouped import Part
+from ..base import Encoding, ScoreMod, wide
+from ..grouped import Grouped, Part
 from .mask import Mask
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

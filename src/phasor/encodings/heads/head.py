@@ -22,7 +22,7 @@ class SpanHead(nn.Module):
     with ``start <= end`` only; without it every pair of tokens is a cell, as for relations. ``kernel``: see
     `phasor.apply_rotary`.
 
-    >>> from phasor.heads import GlobalPointer
+    >>> from phasor.span_heads import GlobalPointer
     >>> isinstance(GlobalPointer(hidden_size=8, num_types=2, head_dim=4), SpanHead)
     True
     """

@@ -47,7 +47,7 @@ def load_published(head: SpanHead, state_dict: Mapping[str, Any], *, layout: str
     in its dictionary. The class that PaddleNLP calls ``GlobalPointer`` is the Efficient one. Raises ``ValueError`` for
     a missing, unknown or ill-shaped entry, and for a head whose rotation has halves: published ones are interleaved.
 
-    >>> from phasor.heads import GlobalPointer
+    >>> from phasor.span_heads import GlobalPointer
     >>> head = GlobalPointer(2, 1, head_dim=2)
     >>> load_published(head, {"dense/kernel": torch.ones(2, 4), "dense/bias": torch.zeros(4)}, layout="bert4keras")
     >>> head(torch.ones(1, 1, 2)).item()  # (2, 2) . (2, 2) / sqrt 2

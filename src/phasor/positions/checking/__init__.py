@@ -4,6 +4,4 @@ from .check import check
 from .findings import Findings, PositionFinding
 from .shards import check_shards
 
-Finding = PositionFinding  # under the name by which it is known outside
-
-__all__ = ["Finding", "Findings", "PositionFinding", "check", "check_shards"]
+__all__ = ["Findings", "PositionFinding", "check", "check_shards"]

@@ -66,11 +66,6 @@ class Findings(tuple[PositionFinding, ...]):
         """Each cause once, in order."""
         return tuple(dict.fromkeys(finding.cause for finding in self))
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The same, under its older name."""
-        return self.causes
-
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, one dictionary for each finding."""
         return [finding.to_dict() for finding in self]

@@ -22,7 +22,7 @@ class Detection:
 
     - ``said``: the layout that the format or the config says, and ``why``.
     - ``weights``: the layout that the weights have, ``""`` where they do not tell; ``z``: how smooth each one is, of q
-      and k together and apart (`phasor.checkpoints.smooth`).
+      and k together and apart (`smooth`).
     - ``odd``: tensors that have another layout than the others: a conversion that was half done.
     """
 

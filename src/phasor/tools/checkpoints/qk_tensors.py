@@ -134,7 +134,7 @@ def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
         name = composite.name(part)
         raise ValueError(
             f"model_type {name!r} is not known: which tensors hold q and k cannot be guessed; add its row to "
-            "phasor.models, or permute the tensors yourself with phasor.checkpoints.order_of"
+            "phasor.models, or permute the tensors yourself with phasor.tools.checkpoints.order_of"
         )
     if part in composite.sub_models:
         return row, [row.sub_models[part.rpartition(".")[2]].weights]

@@ -27,7 +27,7 @@ def page(diagnosis: Diagnosis, curves: Sequence[Curve]) -> str:
     """
     blocks = {
         "verdict": [diagnosis.summary()],
-        "faults": _with_way_out(diagnosis.faults),
+        "faults": _with_way_out(diagnosis.wrong),
         "not shown": _with_way_out(diagnosis.missing),
         "modules": [f"{curve.module}: {curve.spec}" for curve in curves],
         "differences": difference_table(curves),

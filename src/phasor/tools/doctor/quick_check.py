@@ -42,7 +42,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
     with undisturbed(model), torch.device("cpu"):
         diagnosis = Diagnosis(type(model).__name__, tuple(_quickly(Observation(model))))
-    if diagnosis.faults:
+    if diagnosis.wrong:
         raise AssertionError(str(diagnosis))
     if not diagnosis.sound:
         raise AssertionError(f"nothing could be checked, so nothing is proven\n{diagnosis}")

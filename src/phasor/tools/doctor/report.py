@@ -110,24 +110,11 @@ class Diagnosis(Report[Check]):
 
     >>> rows = (Check(where="rotary", what="tables", against="spec", verdict="wrong", cause="base", reason="1e4"),)
     >>> diagnosis = Diagnosis("LlamaForCausalLM", rows)
-    >>> diagnosis.sound, diagnosis.exit_code, [row.cause for row in diagnosis.faults]
+    >>> diagnosis.sound, diagnosis.exit_code, [row.cause for row in diagnosis.wrong]
     (False, 1, ['base'])
     >>> diagnosis.summary()
     'LlamaForCausalLM: wrong: 1 fault in 1 check: base'
     """
-
-    @property
-    def model(self) -> str:
-        return self.subject
-
-    @property
-    def rows(self) -> tuple[Check, ...]:
-        return self.findings
-
-    @property
-    def faults(self) -> tuple[Check, ...]:
-        """What is wrong."""
-        return self.wrong
 
     @property
     def verdict(self) -> Verdict:
@@ -138,7 +125,7 @@ class Diagnosis(Report[Check]):
     @property
     def missing(self) -> tuple[Check, ...]:
         """What was not observed, and without which nothing is right."""
-        return tuple(row for row in self.rows if row.needed and row.verdict == "not shown")
+        return tuple(row for row in self.findings if row.needed and row.verdict == "not shown")
 
     @property
     def sound(self) -> bool:
@@ -147,39 +134,39 @@ class Diagnosis(Report[Check]):
 
     def summary(self) -> str:
         """One line."""
-        count = Counter(row.verdict for row in self.rows)
-        checked = len(self.rows) - count["not shown"]
-        meant = sum(row.by_design for row in self.rows)
+        count = Counter(row.verdict for row in self.findings)
+        checked = len(self.findings) - count["not shown"]
+        meant = sum(row.by_design for row in self.findings)
         checks = f"{checked} check{'s' * (checked != 1)}"
         rest = [f"{count['not shown']} not shown"] * (count["not shown"] > 0)
         rest += [f"{meant} inconsistent by design"] * (meant > 0)
-        if not self.faults:
+        if not self.wrong:
             lacks = ", ".join(dict.fromkeys(row.what for row in self.missing))
             said = ", ".join((f"no fault in {checks}", *rest))
             return f"{self.subject}: {self.verdict}: {said}{f': {lacks}' if lacks else ''}"
-        faults = f"{len(self.faults)} fault{'s' * (len(self.faults) != 1)}"
+        faults = f"{len(self.wrong)} fault{'s' * (len(self.wrong) != 1)}"
         said = f"{faults} in {checks}: {', '.join(self.causes) or 'unknown cause'}"
         return f"{self.subject}: wrong: {'; '.join((said, *rest))}"
 
     def __str__(self) -> str:
         lines = [self.summary()]
-        for row in merged(self.faults):
+        for row in merged(self.wrong):
             lines += [str(row), *textwrap.wrap(row.way_out, WIDTH, initial_indent="  ", subsequent_indent="  ")]
             lines += [f"  effect: {effect}"] if (effect := row.effect) else []
         return "\n".join([*lines, *other_lines(self)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        checks = [row.to_dict() for row in self.rows]
+        checks = [row.to_dict() for row in self.findings]
         about = {"model": self.subject, "sound": self.sound, "verdict": self.verdict, "summary": self.summary()}
         return {**about, "checks": checks}
 
 
 def other_lines(diagnosis: Diagnosis) -> list[str]:
     """What is not wrong, a line each; what is not shown for one reason is one line."""
-    shown = [row for row in merged(diagnosis.rows) if row.verdict == "right"]
+    shown = [row for row in merged(diagnosis.findings) if row.verdict == "right"]
     reasons: dict[str, list[Check]] = {}
-    for row in merged(diagnosis.rows):
+    for row in merged(diagnosis.findings):
         if row.verdict == "not shown":
             reasons.setdefault(row.reason, []).append(row)
     lines = [_together(rows) for rows in reasons.values()]

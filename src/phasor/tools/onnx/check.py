@@ -23,8 +23,8 @@ TRIGONOMETRIC = ("Cos", "Sin")
 class Site(Finding):
     """One rotation of the graph: ``where`` is the node it begins with, ``what`` the nodes it is made of.
 
-    ``layer`` is None where it cannot be told; ``cause`` a word as in `phasor.golden.Finding`; ``notes`` what is worth
-    knowing and no error.
+    ``layer`` is None where it cannot be told; ``cause`` a word as in `phasor.golden.GoldenReport`; ``notes`` what is
+    worth knowing and no error.
     """
 
     layer: int | None

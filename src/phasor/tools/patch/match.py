@@ -88,13 +88,13 @@ def _match_tables(site: PatchSite, reading: ModelReading) -> Match:
             if tables is not None:
                 if difference.exact:
                     reading.tables[site.path].append(tables)
-                    row = replace(row, reason=stateful(tables, damage) if reading.regime is None else "")
+                    row = replace(row, reason=stateful(tables, damage) if reading.seq_len is None else "")
                     difference = _frozen(site.module, layer_type, tables, difference, reading)
                     row = replace(row, reason=row.reason or disagreement(probe, tables, difference, specs))
                 row = _formed(row, tables, difference, damage, reading)
                 agreed += [(layer_type, reading.with_chosen_angles(tables))] if row.replaced else []
         rows.append(row)
-    lengths = None if reading.regime == "generate" else reading.regime
+    lengths = None if reading.seq_len == "generate" else reading.seq_len
     recipes = ((site.module, RotaryModule(tuple(agreed), lengths)),) if agreed else ()
     return Match(site, tuple(rows), recipes)
 
@@ -103,9 +103,9 @@ def _frozen(
     module: nn.Module, layer_type: str | None, tables: Tables, difference: Difference, reading: ModelReading
 ) -> Difference:
     """How far tables that agree inside the trained length are from the module's at the lengths of the regime."""
-    if reading.regime is None or not tables.spec.length_dependent:
+    if reading.seq_len is None or not tables.spec.length_dependent:
         return difference
-    lengths = lengths_to_compare(reading.regime, tables.spec)
+    lengths = lengths_to_compare(reading.seq_len, tables.spec)
     return compare_at(lambda: rebuilt_module(module), layer_type, tables, lengths)
 
 

@@ -28,7 +28,7 @@ def patch(
     compare: Any = None,
     kernel: str = "auto",
     fuse_norm: bool = False,
-    regime: Regime = None,
+    seq_len: Regime = None,
     inputs: Any = None,
 ) -> PatchReport:
     """Let one model form its rotary tables and rotate its queries and keys with phasor.
@@ -58,11 +58,11 @@ def patch(
     squares in another order, results are too: so it must be asked for. As they are stay compiled code, norms that have
     hooks (or while all modules have), and, under autocast, norms whose result has the wider dtype of their weight.
 
-    ``regime`` freezes the frequencies that depend on a length (dynamic NTK, LongRoPE), which the model's own code
+    ``seq_len`` freezes the frequencies that depend on a length (dynamic NTK, LongRoPE), which the model's own code
     changes while a sequence grows, so that keys in a cache no longer fit: at a length, prompt and generation
-    (`phasor.admitted_length`); at one for each row of a batch; or ``"generate"``, at prompt and new tokens of every
-    ``generate`` call, each row of a padded batch at its own. The tables are then those that the model's module forms
-    for a sequence of that length, bit for bit; other calls than ``generate`` are left as they are.
+    (`phasor.caches.admitted_length`); at one for each row of a batch; or ``"generate"``, at prompt and new tokens of
+    every ``generate`` call, each row of a padded batch at its own. The tables are then those that the model's module
+    forms for a sequence of that length, bit for bit; other calls than ``generate`` are left as they are.
 
     Only this instance changes, in place: some modules get a class of their own and keep everything else, so
     ``state_dict``, ``save_pretrained``, ``.to``, hooks, copies and pickles work as before. A model on the meta device
@@ -81,8 +81,8 @@ def patch(
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
     if not is_read(model):
-        return _observed(model, angles, compare, kernel, fuse_norm, regime, inputs)
-    frozen = check_regime(regime, model)
+        return _observed(model, angles, compare, kernel, fuse_norm, seq_len, inputs)
+    frozen = check_regime(seq_len, model)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
         reading = ModelReading(model, angles, kernel, frozen)
         matches = [match(site, reading) for site in find(model)]
@@ -94,7 +94,7 @@ def patch(
         rows = tuple(row for matched in matches for row in matched.rows)
     if frozen == "generate" and (paths := tuple(m.site.path for m in matches if _is_frozen(m))):
         matches = [*matches, Match(matches[0].site, (), ((model, FrozenGenerate(paths)),))]
-    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), regime=frozen)
+    report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), seq_len=frozen)
     return report if compare is None else _with_shift(report, compare)
 
 
@@ -107,13 +107,13 @@ def _with_shift(report: PatchReport, inputs: Any) -> PatchReport:
 
 
 def _observed(
-    model: nn.Module, angles: Angles, compare: Any, kernel: str, fuse_norm: bool, regime: Regime, inputs: Any
+    model: nn.Module, angles: Angles, compare: Any, kernel: str, fuse_norm: bool, seq_len: Regime, inputs: Any
 ) -> PatchReport:
     """`patch` of a model whose config says nothing, by what was seen in it."""
     for name, value, usual in (
         ("angles", angles, "float32"),
         ("fuse_norm", fuse_norm, False),
-        ("regime", regime, None),
+        ("seq_len", seq_len, None),
     ):
         if value != usual:
             raise ValueError(

@@ -22,13 +22,13 @@ class ModelReading:
     """What every site of a model is matched with.
 
     - ``parts``: the model's config, read part by part; ``rebuilt``: the model built again from it.
-    - ``dtypes``: those in which tables and functions are compared; ``angles``, ``kernel`` and ``regime`` as in
+    - ``dtypes``: those in which tables and functions are compared; ``angles``, ``kernel`` and ``seq_len`` as in
       `phasor.patch`.
     - ``tables``: the tables that each rotary module was seen to form, by its path; `match` fills them in.
     """
 
-    def __init__(self, model: nn.Module, angles: Angles, kernel: str = "auto", regime: Any = None) -> None:
-        self.model, self.angles, self.kernel, self.regime = model, angles, kernel, regime
+    def __init__(self, model: nn.Module, angles: Angles, kernel: str = "auto", seq_len: Any = None) -> None:
+        self.model, self.angles, self.kernel, self.seq_len = model, angles, kernel, seq_len
         self.config: Any = model.config
         self.parts = read_parts(self.config)
         self.rebuilt = RebuiltModels(model)

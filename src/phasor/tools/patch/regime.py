@@ -25,24 +25,24 @@ Lengths = int | tuple[int, ...]
 SET = "phasor_lengths"  # the attribute of a rotary module while `generate` runs
 
 
-def check_regime(regime: Any, model: nn.Module) -> Lengths | Literal["generate"] | None:
+def check_regime(seq_len: Any, model: nn.Module) -> Lengths | Literal["generate"] | None:
     """A length, one for each row, ``"generate"`` or None; or ``ValueError``."""
-    if regime is None:
+    if seq_len is None:
         return None
-    if regime == "generate":
+    if seq_len == "generate":
         if not hasattr(model, "generate"):
             raise ValueError(
-                f"regime must be a length for a model without generate, got 'generate' for {type(model).__name__}"
+                f"seq_len must be a length for a model without generate, got 'generate' for {type(model).__name__}"
             )
         return "generate"
-    if isinstance(regime, int):
-        whole("regime", regime)
-        return regime
-    if not isinstance(regime, list | tuple) or not regime:
-        raise ValueError(f"regime must be a length, a list with one for each row, or 'generate', got {regime!r}")
-    for row, length in enumerate(regime):
-        whole(f"regime[{row}]", length)
-    return tuple(regime)
+    if isinstance(seq_len, int):
+        whole("seq_len", seq_len)
+        return seq_len
+    if not isinstance(seq_len, list | tuple) or not seq_len:
+        raise ValueError(f"seq_len must be a length, a list with one for each row, or 'generate', got {seq_len!r}")
+    for row, length in enumerate(seq_len):
+        whole(f"seq_len[{row}]", length)
+    return tuple(seq_len)
 
 
 @lru_cache(maxsize=512)
@@ -92,10 +92,10 @@ def compare_at(
     return largest(differences)
 
 
-def lengths_to_compare(regime: Lengths | Literal["generate"], spec: RotarySpec) -> tuple[int, ...]:
+def lengths_to_compare(seq_len: Lengths | Literal["generate"], spec: RotarySpec) -> tuple[int, ...]:
     """Those that were named; else some inside the trained length and beyond."""
-    if regime != "generate":
-        return (regime,) if isinstance(regime, int) else tuple(dict.fromkeys(regime))
+    if seq_len != "generate":
+        return (seq_len,) if isinstance(seq_len, int) else tuple(dict.fromkeys(seq_len))
     trained = (spec.scaling.trained_length if spec.scaling else None) or 1
     return (trained, trained + 1, 2 * trained + 1, 8 * trained)
 

@@ -102,7 +102,7 @@ class PatchReport(Report[SiteRow]):
     angles: str
     swaps: tuple[Swap, ...] = field(repr=False)
     shift: LogitShift | None = None
-    regime: Any = None
+    seq_len: Any = None
     observed: bool = False
 
     @property
@@ -161,11 +161,11 @@ class PatchReport(Report[SiteRow]):
         return line if self.shift is None else f"{line}; {self.shift}"
 
     def _frozen(self) -> str:
-        if self.regime is None:
+        if self.seq_len is None:
             return ""
-        if self.regime == "generate":
+        if self.seq_len == "generate":
             return ", frequencies frozen for every generate call at its prompt and new tokens"
-        lengths = self.regime if isinstance(self.regime, int) else " and ".join(map(str, self.regime))
+        lengths = self.seq_len if isinstance(self.seq_len, int) else " and ".join(map(str, self.seq_len))
         return f", frequencies frozen at {lengths} tokens"
 
     def __rich__(self) -> Any:
