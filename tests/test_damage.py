@@ -136,7 +136,7 @@ def exportable(place, phasor):
 COMMANDS = {
     "inspect": (config, "inspect {}/config.json"),
     "golden": (config, "golden {}/config.json --out {}/new"),
-    "detect": (checkpoint, "detect {}/model"),
+    "convert --dry-run": (checkpoint, "convert {}/model --dry-run"),
     "convert": (checkpoint, "convert {}/model {}/new --to interleaved"),
     "doctor": (model, "doctor {}/model"),
     "doctor --meta": (model, "doctor {}/model --meta"),
@@ -144,7 +144,7 @@ COMMANDS = {
     "doctor --text": (text, "doctor {}/model --text {}/text.txt"),
     "check": (vectors, "check {}/golden --against {}/mine.safetensors"),
     "check, ONNX": (onnx, "check {}/model.onnx --config {}/config.json"),
-    "detect, GGUF": (gguf, "detect {}/model.gguf"),
+    "convert --dry-run, GGUF": (gguf, "convert {}/model.gguf --dry-run"),
     "plan": (config, "plan {}/config.json --length 5000"),
     "plan --gguf": (gguf, "plan {}/model --length 5000 --engine llama.cpp --write {}/new --gguf {}/model.gguf"),
     "study": (text, "study {}/model --text {}/text.txt --length 16 --places 1"),

@@ -4,6 +4,6 @@
 your own is a `Source` and an `Output` in a `Format` (docs/extending_format.md).
 """
 
-from .tools.checkpoints import Format, Output, Source, convert, convert_in_place, detect, make_plan, register_format
+from .tools.checkpoints import Format, Output, Source, convert, detect, make_plan, register_format
 
-__all__ = ["Format", "Output", "Source", "convert", "convert_in_place", "detect", "make_plan", "register_format"]
+__all__ = ["Format", "Output", "Source", "convert", "detect", "make_plan", "register_format"]
