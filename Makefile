@@ -1,7 +1,7 @@
 # Every target installs what it needs into $(VENV) first; a second call finds it there.
 #   make test PYTHON=python3.13 VENV=.venv-313    another interpreter, another environment
 #   make test ARGS="tests/test_floors.py -x"      arguments for pytest
-#   make test ROOM=tools/doctor                   the tests of one folder of src/phasor, by tests/rooms.py
+#   make test ROOM=tools/doctor                   the tests of one folder of a package, by tests/rooms.py
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
@@ -10,6 +10,8 @@ ROOM ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 DEMO := $(VENV)-demo
+# One repository, several packages: phasor itself, and those that use it.
+OTHERS := $(wildcard packages/*)
 # Twice quiet: errors only; a package index may warn once per package.
 PIP = $(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check
 
@@ -109,10 +111,10 @@ bench: $(STAMP)
 
 # The demo has an environment of its own, without the tools of development and without Triton. Bytecode is left to the
 # first import: pip would compile every file of every library, for as long as it installs them, and most are never used.
-# In the second step phasor is there, so that pip takes no package of this name from an index.
+# In the second step the packages are there, so that pip takes none of these names from an index.
 $(STAMP): EXTRAS := all,gpu,dev
 $(DEMO)/installed: EXTRAS := cli,plots,hf,lab
-$(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
+$(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(OTHERS:%=%/pyproject.toml) $(wildcard src/phasor/rotary/kernels/native/c/*)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -120,12 +122,12 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@echo "making an environment in $(@D) (first time only: two steps, each about half a minute)"
 	@$(PYTHON) -m venv $(@D)
 	@echo "  1 of 2: torch, and meanwhile phasor, with its native kernel where there is a compiler"
-	@$(PIP) install -c constraints.txt --no-compile --no-deps -e . & phasor=$$!; \
+	@$(PIP) install -c constraints.txt --no-compile --no-deps -e . $(OTHERS:%=-e %) & phasor=$$!; \
 	  $(PIP) install -c constraints.txt --no-compile torch; torch=$$?; wait $$phasor && exit $$torch
 	@echo "  2 of 2: the other libraries"
 	@$(PIP) install -c constraints.txt --no-compile 'phasor-rope[$(EXTRAS)]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info packages/*/build packages/*/src/*.egg-info
+	find src packages tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

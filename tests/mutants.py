@@ -1,7 +1,7 @@
 """Break a room of the code at places drawn at random, and see whether its tests notice.
 
     python tests/mutants.py rotary/kernels                        20 edits
-    python tests/mutants.py serving --seed 3 --count 50 --limit 300
+    python tests/mutants.py phasor_serve --seed 3 --count 50 --limit 300
 
 Each edit is made in a temporary copy of the project. The fast tests nearest to the edited file run there, then all of
 the room, until one fails. A line per edit: NOTICED and the test that failed, or ALIVE; then the score, and the edits
@@ -29,7 +29,7 @@ import pytest
 import limited
 from edits import Edit, drawn
 from found_data import found_data
-from rooms import ROOT, Room, nearest, room_named
+from rooms import PACKAGES, ROOT, Room, nearest, room_named
 
 ARGUED = Path(__file__).with_name("mutants_argued.txt")
 WORKERS = max(1, min(4, os.cpu_count() or 1))
@@ -81,7 +81,7 @@ def verdict_of_tests(folder: Path, tests: Sequence[str], limit: float) -> Verdic
     environment = {
         **os.environ,
         **({"PHASOR_TEST_DATA": str(data)} if data else {}),
-        "PYTHONPATH": str(project / "src"),
+        "PYTHONPATH": os.pathsep.join(str((project / package).parent) for package in PACKAGES),
         "PYTHONDONTWRITEBYTECODE": "",
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(folder / "tmp"),

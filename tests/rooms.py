@@ -2,17 +2,23 @@
 
     python tests/rooms.py rotary/kernels     the paths for pytest
 
-A room is a folder or a file of src/phasor. The examples in its docstrings are always among its tests.
+A room is a folder or a file of src/phasor, or of another package with its name: phasor_serve/planner. The examples in
+its docstrings are always among its tests.
 """
 
 import ast
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Room: its tests, as patterns below tests/.
+PACKAGES = ("src/phasor", "packages/phasor-serve/src/phasor_serve")
+FOLDERS = ("tests", "packages/phasor-serve/tests")
+PYTHONPATH = os.pathsep.join(str((ROOT / package).parent) for package in PACKAGES)  # of processes that tests start
+
+# Room: its tests, as patterns below one of these folders.
 TESTS = {
     "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py test_public_modules.py "
     "test_transformers_log.py",
@@ -35,17 +41,16 @@ TESTS = {
     "tools/onnx": "exported",
     "tools/inspect": "inspect",
     "tools/checkpoints": "checkpoints",
-    "serving": "engines planner",
     "apps/lab": "lab parallel",
     "apps/ner": "ner",
     "apps/run_folder": "runs",
     "apps/bench": "bench",
-    "apps/explorer": "explorer",
     "apps/atlas": "atlas",
     "apps/demo": "test_readme.py inspect/test_demo.py",
     "testing": "doctor/test_testing.py",
     "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py test_output.py",
     "__main__": "*/test_cli.py",
+    "phasor_serve": "engines planner explorer",
 }
 
 # Folders that compare all rooms at once, by `make conformance`.
@@ -66,16 +71,17 @@ def room_named(name: str, root: Path = ROOT, table: dict[str, str] = TESTS) -> R
     Raises ``ValueError`` for what is no folder or file of the package, and for what no row speaks of.
     """
     name = name.strip("/")
-    package = root / "src" / "phasor"
-    source = next((path for path in (package / name, package / f"{name}.py") if name and path.exists()), None)
+    places = [root / "src/phasor", *((root / package).parent for package in PACKAGES[1:])]
+    paths = [path for place in places for path in (place / name, place / f"{name}.py")]
+    source = next((path for path in paths if name and path.exists()), None)
     rows = [row for row in table if is_inside(row, name)]
     rows += sorted((row for row in table if row != name and is_inside(name, row)), key=len)[-1:]
     if source is None or not rows:
         raise ValueError(f"a room must be a folder or file of src/phasor, such as {', '.join(table)}; not {name!r}")
     patterns = [pattern for row in rows for pattern in table[row].split()]
-    paths = [str(path.relative_to(root)) for pattern in patterns for path in sorted((root / "tests").glob(pattern))]
+    found = [path for pattern in patterns for folder in FOLDERS for path in sorted((root / folder).glob(pattern))]
     inside = str(source.relative_to(root))
-    return Room(name, inside, (inside, *dict.fromkeys(paths)))
+    return Room(name, inside, (inside, *dict.fromkeys(str(path.relative_to(root)) for path in found)))
 
 
 def nearest(room: Room, file: str, root: Path = ROOT) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def test_hooks_of_text_find_what_they_are_for(name, bad, good):
     assert all(match(text) for text in bad) and not match(good)
     excluded = re.compile(hook.get("exclude", "^$"))
     texts = [path for kind in FORMATS for path in ROOT.glob(kind)]
-    for folder in ("src", "tests", "docs", "benchmarks"):
+    for folder in ("src", "packages", "tests", "docs", "benchmarks"):
         texts += [path for kind in FORMATS for path in (ROOT / folder).rglob(kind)]
     names = [str(path.relative_to(ROOT)) for path in texts if match(path.read_text())]
     assert len(texts) > 400 and [name for name in names if not excluded.search(name)] == []

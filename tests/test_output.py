@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import fcntl
 import inspect
 import json
 import os
@@ -18,7 +19,6 @@ import pytest
 from typer.main import get_command
 
 import limited
-import phasor.cli
 from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
 from phasor.support.whole_files import (
@@ -29,15 +29,13 @@ from phasor.support.whole_files import (
     write_together,
     write_whole,
 )
+from rooms import PACKAGES, ROOT
 
-SOURCE = Path(phasor.cli.__file__).parents[1]
 NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the full device of Linux")
 
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
 FILES = {
-    "inspect --html": ("inspect", "nowhere", "--html"),
-    "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
     "doctor --html": ("doctor", "nowhere", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
@@ -227,19 +225,20 @@ def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
 def test_a_pipe_whose_reader_leaves_is_named(tmp_path, phasor):
     """The same error of stdout ends a command without a word: its reader has seen enough."""
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "good").write_text(json.dumps(CONFIG))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
 
-    def leave():  # the page is longer than a pipe holds, so its writer waits
+    def leave():  # the page is longer than this pipe holds, so its writer waits
         select.select([end], [], [], 600)
         os.close(end)
 
     threading.Thread(target=leave, daemon=True).start()
-    code, _, err = phasor("inspect", tmp_path / "good", "--html", tmp_path / "pipe")
+    code, _, err = phasor("doctor", tmp_path / "config.json", "--html", tmp_path / "pipe")
     assert code == 2 and err == f"phasor: {tmp_path / 'pipe'}: cannot be written: its reader left before the end\n"
     end, start = os.pipe()  # as a shell hands over what it runs meanwhile: --html >(command)
     os.close(end)
-    code, _, err = phasor("inspect", tmp_path / "good", "--html", f"/dev/fd/{start}")
+    code, _, err = phasor("doctor", tmp_path / "config.json", "--html", f"/dev/fd/{start}")
     assert code == 2 and err == f"phasor: /dev/fd/{start}: cannot be written: its reader left before the end\n"
     os.close(start)
 
@@ -322,8 +321,9 @@ def writes(call):
 
 def test_nothing_else_opens_files_to_write_them():
     found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
+        path.relative_to(ROOT / package).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and writes(node) and "os.devnull" not in ast.unparse(node)
     }

@@ -61,11 +61,12 @@ def test_what_the_readme_counts():
 
 
 def test_the_versions_on_the_page_of_plans():
-    """Of each engine, what its own code was run in: `tests/engines/results`."""
+    """Of each engine, what its own code was run in."""
     page = (ROOT / "docs/planner.md").read_text(encoding="utf-8")
     section = page.partition("## What stands behind each engine")[2].partition("##")[0]
     shown = dict(re.findall(r"^\| ([a-z0-9.-]+) \| (\w[\w.]*)", section, re.MULTILINE))
-    results = [json.loads(path.read_text()) for path in (ROOT / "tests/engines/results").glob("*.json")]
+    folder = ROOT / "packages/phasor-serve/tests/engines/results"
+    results = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     del shown["engine"], shown["transformers"]  # the heading, and what runs live
     assert shown == {one["engine"]: one["version"] for one in results}
 

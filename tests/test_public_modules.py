@@ -11,8 +11,8 @@ from phasor.support.public_modules import PUBLIC
 
 # Written out: what users import must not vanish with an entry of the table.
 NAMES = [
-    "attention", "axes", "checkpoints", "configs", "doctor", "engines", "golden", "heads", "inspect", "integrations",
-    "kernels", "matrix", "onnx", "planner", "prefixes", "scaling", "temperature", "weights",
+    "attention", "axes", "checkpoints", "configs", "doctor", "golden", "heads", "inspect", "integrations",
+    "kernels", "matrix", "onnx", "prefixes", "scaling", "temperature", "weights",
 ]  # fmt: skip
 
 

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 import limited
-from rooms import NEAREST, OF_NO_ROOM, ROOT, TESTS, Room, main, nearest, room_named
-
-PACKAGE = ROOT / "src" / "phasor"
+from rooms import FOLDERS, NEAREST, OF_NO_ROOM, PACKAGES, ROOT, TESTS, Room, main, nearest, room_named
 
 
 def folders(below: Path) -> list[Path]:
@@ -15,19 +13,22 @@ def folders(below: Path) -> list[Path]:
 
 
 def test_every_source_folder_has_tests():
-    names = {path.relative_to(PACKAGE).as_posix() for path in [*folders(PACKAGE), *PACKAGE.glob("*.py")]} - {"."}
-    for name in names - {"__init__.py"}:
-        room = room_named(name.removesuffix(".py"))
-        assert len(room.tests) > 1 and (ROOT / room.source).exists(), name
-        assert room.source == room.tests[0] == f"src/phasor/{name}"
+    for package in PACKAGES:
+        base = ROOT / package if package == "src/phasor" else (ROOT / package).parent
+        paths = [*folders(ROOT / package), *(ROOT / package).glob("*.py")]
+        for name in {path.relative_to(base).as_posix() for path in paths} - {".", "__init__.py"}:
+            room = room_named(name.removesuffix(".py"))
+            assert len(room.tests) > 1 and (ROOT / room.source).exists(), name
+            assert room.source == room.tests[0] == (base / name).relative_to(ROOT).as_posix()
 
 
 def test_every_folder_of_tests_is_named_and_every_pattern_is_of_something():
     named = {pattern for patterns in TESTS.values() for pattern in patterns.split()}
-    there = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/*.py"))}
-    assert there == {name for name in named if (ROOT / "tests" / name).is_dir()} | OF_NO_ROOM
-    assert [pattern for pattern in named if not any((ROOT / "tests").glob(pattern))] == []
-    assert [room for room in TESTS if not (PACKAGE / room).exists() and not (PACKAGE / f"{room}.py").exists()] == []
+    places = [ROOT / folder for folder in FOLDERS]
+    there = [path.name for place in places for path in place.iterdir() if any(path.glob("**/*.py"))]
+    assert sorted(there) == sorted({n for n in named if any((place / n).is_dir() for place in places)} | OF_NO_ROOM)
+    assert [pattern for pattern in named if not any(any(place.glob(pattern)) for place in places)] == []
+    assert all(room_named(room) for room in TESTS)
 
 
 def test_a_room_has_the_tests_of_its_own_of_those_below_and_of_the_next_above(tmp_path):

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .rotary.layout import Layout
     from .rotary.rotation import Rotation
     from .rotary.spec import RotarySpec
-    from .serving import engines, planner
-    from .serving.planner import plan
     from .tools import checkpoints, doctor, golden, inspect, onnx
     from .tools import patch as integrations
     from .tools.doctor import diagnose, repair
@@ -71,13 +69,12 @@ NAMES = {
         ("ModelRotary", "read_config", "read_parts", "read_rule", "register_model", "write_config"), ".models.configs"
     ),
     **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
-    "plan": ".serving.planner",
     **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
     "fit": ".tools.fit",
     "study": ".tools.study",
     **dict.fromkeys(("KeyLedger", "admitted_length"), ".caches"),
 }  # fmt: skip
-MODULES = ("caches", "encodings", "eye", "models", "positions", "rotary", "serving", "testing", "tools")
+MODULES = ("caches", "encodings", "eye", "models", "positions", "rotary", "testing", "tools")
 
 _name, _names = later(__name__, NAMES)
 
@@ -135,7 +132,6 @@ __all__ = [
     "observe",
     "page_slots",
     "patch",
-    "plan",
     "positions",
     "read_config",
     "read_parts",

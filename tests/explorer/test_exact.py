@@ -3,10 +3,10 @@
 import mpmath
 import pytest
 import torch
+from explorer_page.entries import lengths_of, spec_data
 from phasor.golden import write
 
 from phasor import RotarySpec
-from phasor.apps.explorer.entries import lengths_of, spec_data
 from phasor.models.configs import ModelRotary, read_parts
 from phasor.rotary.phase import phases
 from phasor.rotary.scaling import (

@@ -21,7 +21,6 @@ import limited
 import phasor
 from doctor.declared import HERE, folder
 from phasor.rotary.scaling import LongRoPE
-from phasor.serving.engines import ENGINES
 from phasor.tools.fit import fit, fit_folder
 from phasor.tools.fit.descent import LARGEST, descend
 from phasor.tools.fit.fit import FEWEST, JUDGED
@@ -30,6 +29,8 @@ from phasor.tools.fit.result import Fit, written
 from phasor.tools.fit.schemes import IN_CONFIGS, SCHEMES, divided
 from phasor.tools.running.model import RunningModel
 from phasor.tools.running.windows import windows_of
+from phasor_serve import plan
+from phasor_serve.engines import ENGINES
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -250,8 +251,8 @@ def test_the_commands(place, tmp_path, phasor):
     assert code in (0, 1) and not err and "scheme" in out and f"wrote {tmp_path / 'c.json'}: " in out
     kind = json.loads((tmp_path / "c.json").read_text())["rope_scaling"]["rope_type"]
     assert kind == ("llama3" if code else "longrope")
-    engines = dict(line.split(maxsplit=2)[:2] for line in out.split("engines, at 512 tokens\n")[1].splitlines()[:7])
-    assert engines == dict.fromkeys(ENGINES, "right") and not list(tmp_path.glob("*.journal"))
+    assert not list(tmp_path.glob("*.journal"))
+    assert {plan(tmp_path / "c.json", length=512, engine=engine).verdict for engine in ENGINES} == {"right"}
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err
 

@@ -2,12 +2,10 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from ..serving.planner import Plan
 from ..support.plain_text import say, say_json
 from ..support.whole_files import check_file_target
 from .progress import is_first, progress
@@ -36,14 +34,10 @@ def fit(
 ) -> None:
     """Search the frequencies with the lowest loss at a longer context, and compare them with the known scalings.
 
-    Also says which engines run the result. With --out, a command that was killed continues when it is repeated. Exit
-    code 0: the result is better than every known scaling on the text to judge on, 1: it is not.
+    With --out, a command that was killed continues when it is repeated. Exit code 0: the result is better than every
+    known scaling on the text to judge on, 1: it is not.
     """
-    from ..serving.engines import ENGINES
-    from ..serving.planner import plan
     from ..tools.fit import fit_folder
-    from ..tools.fit.result import written
-    from ..tools.running.windows import read_folder
 
     if out is not None:
         check_file_target("--out", out)
@@ -62,26 +56,8 @@ def fit(
         tell=progress("evaluations"),
     )
     if is_first():
-        config = written(fitted, read_folder(model))
-        plans = [plan(config, length=length, engine=engine) for engine in ENGINES]
-        if as_json:
-            engines = {p.engine: {"verdict": p.verdict, "refused": p.refused, "settings": _flags(p)} for p in plans}
-            say_json({**fitted.to_dict(), "engines": engines})
-        else:
-            say("\n".join([str(fitted), "", f"engines, at {length:,} tokens", *map(_line, plans)]))
-            say("phasor plan prints the settings of an engine in full")
-            if out is not None:
-                say(f"wrote {out}: {fitted.answer}")
+        say_json(fitted.to_dict()) if as_json else say(fitted)
+        if out is not None and not as_json:
+            say(f"wrote {out}: {fitted.answer}; its settings for an engine: phasor plan {out} --length {length}")
     if fitted.gain <= 0:
         raise typer.Exit(1)
-
-
-def _line(plan: "Plan") -> str:
-    """One engine: the verdict, and how it is started or why not. Dictionaries are left to ``phasor plan``."""
-    flags = " ".join(name if isinstance(value, dict) else f"{name} {value}" for name, value in _flags(plan).items())
-    traps = "".join(f"; {trap.text}" for trap in plan.warnings)
-    return f"{plan.engine:<14}{plan.verdict:<10}{plan.refused or (flags or 'reads the file as it is') + traps}"
-
-
-def _flags(plan: "Plan") -> dict[str, Any]:
-    return dict(plan.settings.flags) if plan.settings else {}
