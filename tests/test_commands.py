@@ -1,6 +1,7 @@
 """The one command line finds the commands of the other packages, and says what to install where one is missing."""
 
 import tomllib
+from itertools import chain
 
 import pytest
 
@@ -14,11 +15,11 @@ def test_the_packages_are_of_one_version_and_pin_it():
     core = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for project in PROJECTS:
         assert project["version"] == core["version"] and project["requires-python"] == core["requires-python"]
-        needs = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+        needs = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
         pins = {need.partition("==")[2] for need in needs if need.startswith(("phasor-rope", "phasor-serve"))}
         assert pins == {core["version"]}
         extra = project["name"].removeprefix("phasor-")
-        assert f"{project['name']}=={core['version']}" in core["optional-dependencies"][extra][0]
+        assert core["optional-dependencies"][extra] == [f"{project['name']}=={core['version']}"]
 
 
 def test_every_command_of_another_package_is_one_that_the_core_can_name():

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from doctor.declared import HERE, folder
-from phasor.tools.fit.fit import fit_folder, journal_of
+from phasor_lab.fitting.fit import fit_folder, journal_of
 
 TEXT = HERE / "held_out.txt"
 RUN = "text-rotary-seed0"

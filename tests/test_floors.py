@@ -23,10 +23,11 @@ HOUSES = {
         "eye encodings",
         "models",
         "tools caches",
-        "apps testing",
+        "testing",
         "cli",
         "__main__",
     ],
+    "phasor_lab": ["atlas run_folder running", "fitting studying", "lab ner", "demo", "cli"],
     "phasor_serve": ["engines", "planner", "cli"],
 }
 FLOORS = {
@@ -78,8 +79,7 @@ INSIDE = {
         "make_rows",
     ],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
-    "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
-    "apps": ["run_folder bench atlas", "lab ner", "demo"],
+    "tools": ["inspect checkpoints patch", "golden", "onnx doctor"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
@@ -179,7 +179,7 @@ def test_every_module_imports_only_from_lower_floors(path):
     assert not (breaches := violations(package)), "\n".join(breaches)
 
 
-@pytest.mark.parametrize("path, fewest", list(zip(PACKAGES, (300, 15), strict=True)))
+@pytest.mark.parametrize("path, fewest", list(zip(PACKAGES, (250, 60, 15), strict=True)))
 def test_no_files_import_each_other_in_a_circle(path, fewest):
     """Not for type checking either. A package's __init__ hands on names of its files, so it is no file of the graph."""
     package = ROOT / path
@@ -228,8 +228,12 @@ INSIDE_ONLY = "imports inside the package are relative"
         ("rotary/phase.py", "from . import spec", "rotary/phase (floor 1) must not import rotary/spec (floor 4)"),
         ("rotary/layout.py", "from .fixed_point import x", "must not import rotary/fixed_point (floor 0)"),
         ("rotary/scaling/deep/a.py", "from ...spec import x", "a.py:1: rotary/scaling (floor 3) must not import"),
-        ("apps/ner.py", "from .lab import x", "apps/ner (floor 1) must not import apps/lab (floor 1)"),
-        ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 1) must not import apps/ner (floor 1)"),
+        ("tools/onnx.py", "from .doctor import x", "tools/onnx (floor 2) must not import tools/doctor (floor 2)"),
+        (
+            "tools/doctor.py",
+            "from ..tools.onnx import x",
+            "tools/doctor (floor 2) must not import tools/onnx (floor 2)",
+        ),
         ("rotary/spec.py", "import phasor.phase", f"spec.py:1: {INSIDE_ONLY}"),
         ("rotary/spec.py", "from phasor import phase", f"spec.py:1: {INSIDE_ONLY}"),
         ("__init__.py", "from phasor.rotary import x", f"__init__.py:1: {INSIDE_ONLY}"),
@@ -252,8 +256,8 @@ def test_a_bad_import_is_found(tmp_path, place, source, reason):
         ("rotary/spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
         ("rotary/scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
         ("encodings/attention/call.py", "from ..alibi import x\nfrom ...rotary.spec import y"),
-        ("cli.py", "from .apps.lab import x\nfrom .apps import demo\nfrom .apps.run_folder.lock import y"),
-        ("apps/ner/deep/a.py", "from ...run_folder.lock import x\nfrom ....rotary.spec import y\nfrom .b import z"),
+        ("cli.py", "from .tools.onnx import x\nfrom .tools import doctor\nfrom .tools.golden.case import y"),
+        ("tools/onnx/deep/a.py", "from ...golden.case import x\nfrom ....rotary.spec import y\nfrom .b import z"),
         ("__init__.py", "from .rotary.apply import x\nfrom .tools import inspect"),
     ],
 )

@@ -41,8 +41,6 @@ FILES = {
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
     "study --html": ("study", "nowhere", "--text", "nothing", "--html"),
-    "bench --json": ("bench", "--cases", "nothing", "--json"),
-    "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
 FOLDERS = {
     "inspect --plot": ("inspect", "nowhere", "--plot"),
@@ -298,7 +296,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
 
 # Which files open something to write it themselves: checkpoints have a staging area and journals of their own.
 WRITERS = {
-    "support/whole_files.py", "support/lock.py", "apps/lab/train.py", "tools/doctor/folder/writing.py",
+    "support/whole_files.py", "support/lock.py", "lab/train.py", "tools/doctor/folder/writing.py",
     "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py", "tools/checkpoints/in_place.py",
 }  # fmt: skip
 

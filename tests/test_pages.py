@@ -49,7 +49,7 @@ def test_pictures_have_a_text():
 def test_what_the_readme_counts():
     """Model types, families that number images and the demo's models: of the page and the tables that have them."""
     pytest.importorskip("transformers")
-    from phasor.apps.demo.run import bundled_models
+    from phasor_lab.demo.run import bundled_models
     from positions.theirs import MODELS
 
     readme, tour = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))

@@ -16,7 +16,7 @@ def test_every_source_folder_has_tests():
     for package in PACKAGES:
         base = ROOT / package if package == "src/phasor" else (ROOT / package).parent
         paths = [*folders(ROOT / package), *(ROOT / package).glob("*.py")]
-        for name in {path.relative_to(base).as_posix() for path in paths} - {".", "__init__.py"}:
+        for name in {path.relative_to(base).as_posix() for path in paths if path.name != "__init__.py"} - {"."}:
             room = room_named(name.removesuffix(".py"))
             assert len(room.tests) > 1 and (ROOT / room.source).exists(), name
             assert room.source == room.tests[0] == (base / name).relative_to(ROOT).as_posix()

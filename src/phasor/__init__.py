@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from .tools import checkpoints, doctor, golden, inspect, onnx
     from .tools import patch as integrations
     from .tools.doctor import diagnose, repair
-    from .tools.fit import fit
     from .tools.patch import patch, unpatch
-    from .tools.study import study
 
 public_modules.install()
 
@@ -70,8 +68,6 @@ NAMES = {
     ),
     **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
     **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
-    "fit": ".tools.fit",
-    "study": ".tools.study",
     **dict.fromkeys(("KeyLedger", "admitted_length"), ".caches"),
 }  # fmt: skip
 MODULES = ("caches", "encodings", "eye", "models", "positions", "rotary", "testing", "tools")
@@ -125,7 +121,6 @@ __all__ = [
     "change_spec",
     "diagnose",
     "encodings",
-    "fit",
     "heads",
     "kernels",
     "matrix",
@@ -142,7 +137,6 @@ __all__ = [
     "rotate",
     "scaling",
     "shift",
-    "study",
     "temperature",
     "unpatch",
     "unrotate",

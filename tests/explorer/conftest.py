@@ -11,7 +11,7 @@ import pytest
 
 from blocks import ROOT
 from found_data import found_data
-from phasor.apps.demo.run import bundled_models
+from phasor_lab.demo.run import bundled_models
 
 sys.path.append(str(ROOT / "docs"))
 

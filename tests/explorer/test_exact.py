@@ -104,7 +104,7 @@ def test_widths_exponents_and_listed_frequencies(js):
 def test_golden_vectors(js, tmp_path):
     """cos and sin of the page are those of the golden vectors of every config that comes with phasor."""
     pytest.importorskip("safetensors")
-    from phasor.apps.demo.run import bundled_models
+    from phasor_lab.demo.run import bundled_models
 
     body = """
       const steps = stepsOf(a[0], a[1]);

@@ -13,8 +13,8 @@ from explorer_page import html_page, model_entry, view_entries
 import limited
 from blocks import ROOT
 from phasor import read_config
-from phasor.apps.demo.run import bundled_models
 from phasor.tools.inspect import read_view
+from phasor_lab.demo.run import bundled_models
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,

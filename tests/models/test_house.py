@@ -14,7 +14,7 @@ from phasor.models.rows import ROWS
 from rooms import PACKAGES, ROOT
 
 WORDS = {  # that are called as some model type is, and mean something else
-    "align": "a function of phasor.apps.ner.data",
+    "align": "a function of phasor_lab.ner.data",
     "clip": "a setting of training",
     "mamba": "a kind of layer",
     "new": "a parameter, and a folder",

@@ -36,15 +36,8 @@ COMMANDS = {
     "convert": ("convert:convert", "Write a checkpoint in another pair layout or format, and prove it"),
     "detect": ("detect:detect", "In which layout the rotary pairs of a checkpoint are"),
     "doctor": ("doctor:doctor", "Whether a model's position encoding is right, and why not"),
-    "study": ("study:study", "Which pairs of its rotation a model uses, and in which heads"),
-    "fit": ("fit:fit", "The best frequencies of one model for a longer context"),
     "golden": ("golden:golden", "Vectors to test rotary code in any language"),
     "check": ("golden:check", "Whether other rotary code or an ONNX file is right"),
-    "bench": ("bench:bench", "What a rotation costs on this machine"),
-    "atlas": ("atlas:atlas", "Every position encoding as a picture"),
-    "demo": ("demo:demo", "Most of these on twelve published models, as HTML pages"),
-    "lab": ("lab:app", "Small models on real text: which encoding reaches how far"),
-    "ner": ("ner:app", "Span recognition: train, measure, use"),
 }
 
 # Those of the other packages: which one brings it, and its line. Where it is, its entry point in this group says.
@@ -52,6 +45,12 @@ GROUP = "phasor.commands"
 ELSEWHERE = {
     "plan": ("phasor-serve", "An engine's settings for a longer context, checked"),
     "engine": ("phasor-serve", "How an engine rotates, beside the model's own code"),
+    "study": ("phasor-lab", "Which pairs of its rotation a model uses, and in which heads"),
+    "fit": ("phasor-lab", "The best frequencies of one model for a longer context"),
+    "atlas": ("phasor-lab", "Every position encoding as a picture"),
+    "demo": ("phasor-lab", "Most of these on twelve published models, as HTML pages"),
+    "lab": ("phasor-lab", "Small models on real text: which encoding reaches how far"),
+    "ner": ("phasor-lab", "Span recognition: train, measure, use"),
 }
 
 

@@ -78,7 +78,7 @@ MORE = {
 @cache
 def configs() -> dict[str, dict[str, Any]]:
     """Name -> config: the models of the demo and those above."""
-    demo = json.loads((files("phasor.apps.demo") / "models.json").read_text(encoding="utf-8"))
+    demo = json.loads((files("phasor_lab.demo") / "models.json").read_text(encoding="utf-8"))
     found = {**{name: entry["config"] for name, entry in demo.items()}, **MORE}
     llama4 = found["meta-llama/Llama-4-Maverick"]  # whose text keys stand at the top as well
     only = {
