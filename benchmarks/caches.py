@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing.llama import _llama
 
 import phasor
-from phasor.apps.bench.llama import _llama
 from phasor.rotary.scaling import YaRN
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))

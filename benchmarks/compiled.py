@@ -2,7 +2,7 @@
 
     python benchmarks/compiled.py [--rounds 15] [--threads 2]
 
-What is not compiled, `phasor bench` measures. Calls are interleaved; wall time, medians. Needs transformers and a C++
+What is not compiled, `make bench` measures. Calls are interleaved; wall time, medians. Needs transformers and a C++
 compiler, and compiles for some minutes before it measures.
 """
 
@@ -11,11 +11,11 @@ import time
 from functools import partial
 
 import torch
+from timing import medians, race
 from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as interleaved_of_transformers
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as halves_of_transformers
 
 import phasor
-from phasor.apps.bench import medians, race
 
 SHAPES = {"token": (1, 1), "batch of tokens": (16, 1), "prefill": (1, 2048), "batch": (4, 512)}
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from phasor.apps.lab import ENCODINGS, Decoder, ModelConfig
-from phasor.apps.lab.export import llama_config
+from phasor_lab.lab import ENCODINGS, Decoder, ModelConfig
+from phasor_lab.lab.export import llama_config
 
 
 def stepper(model: torch.nn.Module, tokens: torch.Tensor):

@@ -12,13 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from phasor.apps.lab import ModelConfig, read_text
-from phasor.apps.lab.export import export
-from phasor.apps.lab.run import RunConfig
-from phasor.apps.lab.train import DecoderTraining
 from phasor.rotary.spec import RotarySpec
 from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
+from phasor_lab.lab import ModelConfig, read_text
+from phasor_lab.lab.export import export
+from phasor_lab.lab.run import RunConfig
+from phasor_lab.lab.train import DecoderTraining
 
 STEPS = (0, 25, 50, 100, 200)
 SHAPES = ({"heads": 4, "kv_heads": 2}, {"heads": 2, "base": 500_000.0})

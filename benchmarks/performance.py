@@ -1,9 +1,8 @@
-"""Write docs/performance.md, and the figures in README.md, from what `phasor bench --json` measured.
+"""Write docs/performance.md, and the figures in README.md, from what `benchmarks/bench.py --json` measured.
 
-    phasor bench --json benchmarks/results/NAME.json    measures, on a machine that does nothing else
-    phasor bench --device cuda --json …                 the same on a GPU, with cases of its own
-    python benchmarks/performance.py                    writes the page and the README's figures
-    python benchmarks/performance.py --check            says whether they are what the results give, and writes nothing
+    python benchmarks/bench.py --json …            measures into a file of benchmarks/results; --device cuda on a GPU
+    python benchmarks/performance.py               writes the page and the README's figures
+    python benchmarks/performance.py --check       says whether they are what the results give, and writes nothing
 
 Every benchmarks/results/*.json is one run on one machine; the README shows the first by name.
 """
@@ -18,9 +17,9 @@ PAGE = ROOT / "docs" / "performance.md"
 README = ROOT / "README.md"
 sys.path.insert(0, str(ROOT / "src"))
 
-from phasor.apps.bench import CASES, Record, Timing, read  # noqa: E402
-from phasor.apps.bench.gpu import CASES as ON_GPU  # noqa: E402
-from phasor.apps.bench.measure import DTYPES, Case  # noqa: E402
+from timing import CASES, Record, Timing, read  # noqa: E402
+from timing.gpu import CASES as ON_GPU  # noqa: E402
+from timing.measure import DTYPES, Case  # noqa: E402
 
 START, END = "<!-- speed -->\n", "<!-- /speed -->"
 HEAD = """# What a rotation costs

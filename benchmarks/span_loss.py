@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import medians, race
 from torch import Tensor
 
-from phasor.apps.bench import medians, race
 from phasor.encodings.heads import (
     EfficientGlobalPointer,
     GlobalPointer,

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phasor.apps.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
-from phasor.apps.ner.baseline import crf_scores
-from phasor.apps.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
-from phasor.apps.ner.data import usual_mode
-from phasor.apps.ner.model import load, new_model
-from phasor.apps.ner.tokens import make_tokenizer
-from phasor.apps.ner.words import have_words
 from phasor.encodings.heads import EfficientGlobalPointer
 from phasor.encodings.heads.cells import Factors
+from phasor_lab.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
+from phasor_lab.ner.baseline import crf_scores
+from phasor_lab.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
+from phasor_lab.ner.data import usual_mode
+from phasor_lab.ner.model import load, new_model
+from phasor_lab.ner.tokens import make_tokenizer
+from phasor_lab.ner.words import have_words
 
 
 class Biaffine(EfficientGlobalPointer):
@@ -114,7 +114,7 @@ def saved_model(folder: str, model: Any, head: str) -> Any:
         return load(folder)
     from safetensors.torch import load_file
 
-    from phasor.apps.ner.model import CONFIG, TOKENIZER, WEIGHTS, SavedModel
+    from phasor_lab.ner.model import CONFIG, TOKENIZER, WEIGHTS, SavedModel
 
     model.load_state_dict(load_file(Path(folder) / WEIGHTS))
     from tokenizers import Tokenizer

@@ -19,7 +19,7 @@ import spacy
 from spacy.training import Example as Pair
 from spacy.util import compounding, fix_random_seed, minibatch
 
-from phasor.apps.ner import Entity, Example, evaluate, read
+from phasor_lab.ner import Entity, Example, evaluate, read
 
 
 def main() -> None:

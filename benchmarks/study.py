@@ -17,14 +17,14 @@ import torch
 import torch.nn.functional as F
 
 from phasor import RotarySpec
-from phasor.apps.lab import Decoder, ModelConfig, RunConfig, read_text
-from phasor.apps.lab.export import export
-from phasor.apps.lab.training import learning_rate
 from phasor.tools.doctor.loading import load
-from phasor.tools.running.model import RunningModel
-from phasor.tools.running.windows import windows_of
-from phasor.tools.study.pairs import pair_uses
-from phasor.tools.study.trained import trained_length
+from phasor_lab.lab import Decoder, ModelConfig, RunConfig, read_text
+from phasor_lab.lab.export import export
+from phasor_lab.lab.training import learning_rate
+from phasor_lab.running.model import RunningModel
+from phasor_lab.running.windows import windows_of
+from phasor_lab.studying.pairs import pair_uses
+from phasor_lab.studying.trained import trained_length
 
 SHAKESPEARE, WIKITEXT = 0, 1
 AT_ONCE = 4096  # bytes of one step

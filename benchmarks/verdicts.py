@@ -25,13 +25,13 @@ import torch
 from layout_detection import Interleaved, half_converted
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from phasor.apps.lab import ModelConfig, read_text
-from phasor.apps.lab.export import export
-from phasor.apps.lab.run import RunConfig
-from phasor.apps.lab.train import DecoderTraining
 from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
 from phasor.tools.doctor.text import by_text
+from phasor_lab.lab import ModelConfig, read_text
+from phasor_lab.lab.export import export
+from phasor_lab.lab.run import RunConfig
+from phasor_lab.lab.train import DecoderTraining
 
 RANDOM, TRAINED = 200, 104
 SPREADS = (0.02, 0.05, 0.1, 0.3, 1.0)

@@ -20,14 +20,15 @@ from typing import Any, Union, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "api"
-sys.path[:0] = [str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("src", "packages/phasor-lab/src", "packages/phasor-serve/src")]
 
 PLACES = (
     "phasor", "phasor.axes", "phasor.scaling", "phasor.temperature", "phasor.positions", "phasor.matrix",
     "phasor.encodings", "phasor.span_heads", "phasor.kernels", "phasor.configs", "phasor.facts",
     "phasor.golden", "phasor.onnx", "phasor.patching", "phasor.weights", "phasor.checkpoints", "phasor.doctor",
-    "phasor.caches", "phasor.testing", "phasor.serving.engines", "phasor.serving.planner",
-    "phasor.tools.study", "phasor.tools.fit", "phasor.apps.lab", "phasor.apps.ner",
+    "phasor.caches", "phasor.testing",
+    "phasor_lab", "phasor_lab.studying", "phasor_lab.fitting", "phasor_lab.lab", "phasor_lab.ner",
+    "phasor_serve", "phasor_serve.engines", "phasor_serve.planner",
 )  # fmt: skip
 BY_HAND = "Written by `python docs/api.py` from the docstrings, whose examples are tests; not edited by hand."
 WIDTH = 100  # of a signature in one line

@@ -10,11 +10,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "atlas.md"
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "packages/phasor-lab/src")]
 
-from phasor.apps.atlas.plates import PLATES, Plate  # noqa: E402
-from phasor.apps.atlas.run import pictures  # noqa: E402
 from phasor.support.whole_files import write_together  # noqa: E402
+from phasor_lab.atlas.plates import PLATES, Plate  # noqa: E402
+from phasor_lab.atlas.run import pictures  # noqa: E402
 
 HEAD = """# Atlas of encodings
 

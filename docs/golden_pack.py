@@ -16,9 +16,9 @@ FOLDER = ROOT / "docs" / "golden"
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 from conformance.walk import default_config, model_types, quiet  # noqa: E402
-from phasor.apps.demo.run import bundled_models  # noqa: E402
 from phasor.models.configs import ModelRotary, read_parts  # noqa: E402
 from phasor.tools.golden import write_pack  # noqa: E402
+from phasor_lab.demo.run import bundled_models  # noqa: E402
 
 
 def models() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import limited
 
-COMMAND_LINE = "phasor.cli.app", "phasor.apps.bench.run"
+COMMAND_LINE = "phasor.cli.app", "phasor.rotary.apply"
 EXECUTABLE = """#!{python} -SE
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as line:

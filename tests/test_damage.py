@@ -99,7 +99,7 @@ def evaluated(place, phasor):
 
 def journal(place, phasor):
     """What a search leaves that was killed."""
-    from phasor.tools.fit.fit import fit_folder, journal_of
+    from phasor_lab.fitting.fit import fit_folder, journal_of
 
     class Killed(BaseException):
         """What nothing catches."""

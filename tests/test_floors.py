@@ -1,4 +1,4 @@
-"""The house of DESIGN.md: a module imports only from lower floors. And importing phasor costs next to nothing."""
+"""The houses of DESIGN.md: a module imports only from lower floors. And importing phasor costs next to nothing."""
 
 import ast
 import os
@@ -11,34 +11,38 @@ from pathlib import Path
 import pytest
 
 import limited
+from house import PACKAGES, ROOT
 
-SRC = Path(__file__).resolve().parents[1] / "src"
+SRC = ROOT / "src"
 
 # What users import: names of the wings, and nothing of its own.
 PUBLIC = (
     "axes checkpoints configs doctor facts golden kernels matrix onnx patching scaling span_heads temperature weights"
 )
 
-# The table of DESIGN.md, section "The house". A wing is a file or a folder directly inside the package.
-FLOORS = {
-    wing: floor
-    for floor, wings in enumerate(
-        [
-            "support",
-            "rotary positions",
-            "eye encodings",
-            "models",
-            "tools caches",
-            "serving",
-            "apps testing",
-            f"cli {PUBLIC}",
-            "__main__",
-        ]
-    )
-    for wing in wings.split()
+# The tables of DESIGN.md, section "The house". A wing is a file or a folder directly inside a package.
+HOUSES = {
+    "phasor": [
+        "support",
+        "rotary positions",
+        "eye encodings",
+        "models",
+        "tools caches",
+        "testing",
+        f"cli {PUBLIC}",
+        "__main__",
+    ],
+    "phasor_lab": ["atlas run_folder running", "fitting studying", "lab ner", "demo", "cli"],
+    "phasor_serve": ["engines", "planner", "cli"],
 }
+FLOORS = {
+    package: {wing: floor for floor, wings in enumerate(floors) for wing in wings.split()}
+    for package, floors in HOUSES.items()
+}
+# Which packages each may import beside itself: phasor none, the others phasor.
+BELOW = {package: {"phasor"} - {package} for package in HOUSES}
 
-# Inside a wing the same holds for its files and folders, where they are many.
+# Inside a wing of phasor the same holds for its files and folders, where they are many.
 INSIDE = {
     "rotary": [
         "fixed_point layout",
@@ -80,9 +84,7 @@ INSIDE = {
         "make_rows",
     ],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
-    "tools": ["inspect checkpoints patch", "golden running", "onnx doctor", "fit study"],
-    "serving": ["engines", "planner"],
-    "apps": ["run_folder bench explorer atlas", "lab ner", "demo"],
+    "tools": ["inspect checkpoints patch", "golden", "onnx doctor"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]
@@ -119,16 +121,25 @@ def is_module(folder: Path, name: str) -> bool:
     return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
 
 
-def complaint(importer: tuple[str, ...], target: tuple[str, ...]) -> str | None:
+def imported_packages(path: Path, package: Path) -> Iterator[tuple[int, str]]:
+    """(line, name) for every import of another package of this project."""
+    for node in imports(path):
+        level, module = getattr(node, "level", 0), getattr(node, "module", None)
+        names = [module] if module else [alias.name for alias in node.names]
+        tops = {name.split(".")[0] for name in names if not level}
+        yield from ((node.lineno, top) for top in tops & (HOUSES.keys() - {package.name}))
+
+
+def complaint(package: str, importer: tuple[str, ...], target: tuple[str, ...]) -> str | None:
     """Why `importer` may not import `target`; None when it may. The root's __init__ sees every floor."""
     if not target:
         return "imports inside the package are relative and name the module that defines the thing"
     if importer == ("__init__",):
         return None
     if importer[0] != target[0]:
-        return above(FLOORS, "", importer[0], target[0])
+        return above(FLOORS[package], "", importer[0], target[0])
     wing = importer[0]
-    if wing not in INSIDE or len(target) < 2 or importer[1] in ("__init__", target[1]):
+    if package != "phasor" or wing not in INSIDE or len(target) < 2 or importer[1] in ("__init__", target[1]):
         return None
     floors = {room: floor for floor, rooms in enumerate(INSIDE[wing]) for room in rooms.split()}
     return above(floors, f"{wing}/", importer[1], target[1])
@@ -150,36 +161,46 @@ def violations(package: Path) -> list[str]:
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
         importer = place.with_suffix("").parts
-        if importer != ("__init__",) and importer[0] not in FLOORS:
+        if importer != ("__init__",) and importer[0] not in FLOORS[package.name]:
             breaches.append(f"{place}: {importer[0]} stands on no floor; add it to DESIGN.md and to this file")
             continue
         for line, target in imported_modules(path, package):
-            if reason := complaint(importer, target):
+            if reason := complaint(package.name, importer, target):
                 breaches.append(f"{place}:{line}: {reason}")
+        for line, other in imported_packages(path, package):
+            if other not in BELOW[package.name]:
+                breaches.append(f"{place}:{line}: {package.name} must not import {other}")
     return breaches
 
 
-def test_every_module_imports_only_from_lower_floors():
-    package = SRC / "phasor"
+def test_the_houses_are_the_packages():
+    assert [Path(path).name for path in PACKAGES] == list(HOUSES)
+
+
+@pytest.mark.parametrize("path", PACKAGES)
+def test_every_module_imports_only_from_lower_floors(path):
+    package = ROOT / path
     assert (package / "__init__.py").is_file()
     assert not (breaches := violations(package)), "\n".join(breaches)
 
 
-def test_no_files_import_each_other_in_a_circle():
+@pytest.mark.parametrize("path, fewest", list(zip(PACKAGES, (250, 60, 15), strict=True)))
+def test_no_files_import_each_other_in_a_circle(path, fewest):
     """Not for type checking either. A package's __init__ hands on names of its files, so it is no file of the graph."""
-    package = SRC / "phasor"
+    package = ROOT / path
     files = [path for path in package.rglob("*.py") if path.name != "__init__.py"]
     graph: dict[str, set[str]] = {}
     for path in files:
         targets = {package.joinpath(*target).with_suffix(".py") for _, target in imported_modules(path, package)}
         graph[str(path)] = {str(target) for target in targets if target.is_file() and target != path}
-    assert len(graph) > 300 and sum(map(len, graph.values())) > 1000
+    assert len(graph) > fewest and sum(map(len, graph.values())) > fewest
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_few_names_and_each_on_a_floor():
-    names = {path.stem for path in (SRC / "phasor").iterdir() if path.name not in ("py.typed", "__pycache__")}
-    assert names == {*FLOORS, "__init__"} and len(names - set(PUBLIC.split())) <= 14
+    for package in map(Path, PACKAGES):
+        names = {path.stem for path in (ROOT / package).iterdir() if path.name not in ("py.typed", "__pycache__")}
+        assert names == {*FLOORS[package.name], "__init__"} and len(names - set(PUBLIC.split())) <= 14
     for wing, floors in INSIDE.items():
         rooms = {path.stem for path in (SRC / "phasor" / wing).iterdir() if path.suffix in ("", ".py")}
         assert rooms - {"__init__", "__pycache__"} == set(" ".join(floors).split()), wing
@@ -189,9 +210,9 @@ def tree(folder: Path, place: str, source: str) -> Path:
     """A package with a few empty rooms, and `source` written at `place`."""
     package = folder / "phasor"
     rooms = [f"{wing}/{room}.py" for wing in INSIDE for floor in INSIDE[wing] for room in floor.split()]
-    files = {f"{wing}/__init__.py": "" for wing in FLOORS if wing not in ("__main__", *PUBLIC.split())} | dict.fromkeys(
-        rooms, ""
-    )
+    files = {
+        f"{wing}/__init__.py": "" for wing in FLOORS["phasor"] if wing not in ("__main__", *PUBLIC.split())
+    } | dict.fromkeys(rooms, "")
     for name, text in (files | {"__init__.py": "", place: source}).items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text, encoding="utf-8")
@@ -214,14 +235,20 @@ INSIDE_ONLY = "imports inside the package are relative"
         ("rotary/phase.py", "from . import spec", "rotary/phase (floor 1) must not import rotary/spec (floor 4)"),
         ("rotary/layout.py", "from .fixed_point import x", "must not import rotary/fixed_point (floor 0)"),
         ("rotary/scaling/deep/a.py", "from ...spec import x", "a.py:1: rotary/scaling (floor 3) must not import"),
-        ("apps/ner.py", "from .lab import x", "apps/ner (floor 1) must not import apps/lab (floor 1)"),
-        ("apps/lab.py", "from ..apps.ner import x", "apps/lab (floor 1) must not import apps/ner (floor 1)"),
+        ("tools/onnx.py", "from .doctor import x", "tools/onnx (floor 2) must not import tools/doctor (floor 2)"),
+        (
+            "tools/doctor.py",
+            "from ..tools.onnx import x",
+            "tools/doctor (floor 2) must not import tools/onnx (floor 2)",
+        ),
         ("rotary/spec.py", "import phasor.phase", f"spec.py:1: {INSIDE_ONLY}"),
         ("rotary/spec.py", "from phasor import phase", f"spec.py:1: {INSIDE_ONLY}"),
         ("__init__.py", "from phasor.rotary import x", f"__init__.py:1: {INSIDE_ONLY}"),
+        ("__init__.py", "from phasor_serve import plan", "__init__.py:1: phasor must not import phasor_serve"),
+        ("cli.py", "import torch, phasor_serve.engines", "cli.py:1: phasor must not import phasor_serve"),
         ("rotary/spec.py", "from .. import RotarySpec", f"spec.py:1: {INSIDE_ONLY} and name the module"),
         ("rotary/spec.py", "from ...outside import x", f"spec.py:1: {INSIDE_ONLY}"),
-        ("cli/app.py", "from ..scaling import x", "cli (floor 7) must not import scaling (floor 7)"),
+        ("cli/app.py", "from ..scaling import x", "cli (floor 6) must not import scaling (floor 6)"),
         ("utils.py", "", "utils.py: utils stands on no floor"),
         ("rotary/utils.py", "from .phase import x", "rotary/utils stands on no floor"),
     ],
@@ -237,8 +264,8 @@ def test_a_bad_import_is_found(tmp_path, place, source, reason):
         ("rotary/spec.py", "import torch\nfrom .phase import x\nfrom .scaling.yarn import y\nfrom . import axes"),
         ("rotary/scaling/yarn.py", "from . import yarn\nfrom .. import phase\nfrom .linear import x"),
         ("encodings/attention/call.py", "from ..alibi import x\nfrom ...rotary.spec import y"),
-        ("cli.py", "from .apps.lab import x\nfrom .apps import demo\nfrom .apps.run_folder.lock import y"),
-        ("apps/ner/deep/a.py", "from ...run_folder.lock import x\nfrom ....rotary.spec import y\nfrom .b import z"),
+        ("cli.py", "from .tools.onnx import x\nfrom .tools import doctor\nfrom .tools.golden.case import y"),
+        ("tools/onnx/deep/a.py", "from ...golden.case import x\nfrom ....rotary.spec import y\nfrom .b import z"),
         ("__init__.py", "from .rotary.apply import x\nfrom .tools import inspect"),
     ],
 )

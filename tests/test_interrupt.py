@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,9 @@ import limited
 
 pytest.importorskip("typer")
 pytest.importorskip("safetensors")
+from house import PYTHONPATH, ROOT
 from phasor import interrupt
 
-ROOT = Path(__file__).resolve().parents[1]
 MODULE, FUNCTION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["phasor"].split(":")
 # The command as it is installed; it says when the first of the slow imports begins.
 COMMAND = f"""
@@ -37,7 +36,7 @@ def training(tmp_path):
     """A training that takes hours, as far as its first import."""
     words = ["lab", "train", "--text", __file__, "--out", str(tmp_path), "--tokens", "1000000000"]
     words += ["--checkpoint-every", "1", "--dim", "16", "--heads", "2", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
     with limited.started(
         [sys.executable, "-c", COMMAND, *words],
         env=environment, stdout=limited.PIPE, stderr=limited.PIPE, text=True,

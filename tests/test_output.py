@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 
 import limited
-import phasor.cli
+from house import PACKAGES, ROOT
 from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
 from phasor.support.whole_files import (
@@ -26,20 +26,15 @@ from phasor.support.whole_files import (
     write_whole,
 )
 
-SOURCE = Path(phasor.cli.__file__).parents[1]
 NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the full device of Linux")
 
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
 FILES = {
-    "inspect --html": ("inspect", "nowhere", "--html"),
-    "plan --html": ("plan", "nowhere", "--length", "8", "--html"),
     "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "ner export OUT.onnx": ("ner", "export", "nowhere"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
     "study --html": ("study", "nowhere", "--text", "nothing", "--html"),
-    "bench --json": ("bench", "--cases", "nothing", "--json"),
-    "bench --plot": ("bench", "--cases", "nothing", "--device", "cuda", "--plot"),
 }
 FOLDERS = {
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),
@@ -220,7 +215,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
 
 # Which files open something to write it themselves: checkpoints have a staging area of their own.
 WRITERS = {
-    "support/whole_files.py", "support/lock.py", "apps/lab/train.py", "tools/doctor/folder/writing.py",
+    "support/whole_files.py", "support/lock.py", "lab/train.py", "tools/doctor/folder/writing.py",
     "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py",
 }  # fmt: skip
 
@@ -243,8 +238,9 @@ def writes(call):
 
 def test_nothing_else_opens_files_to_write_them():
     found = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
+        path.relative_to(ROOT / package).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and writes(node) and "os.devnull" not in ast.unparse(node)
     }

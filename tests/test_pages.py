@@ -49,7 +49,7 @@ def test_pictures_have_a_text():
 def test_what_the_readme_counts():
     """Model types, families that number images and the demo's models: of the page and the tables that have them."""
     pytest.importorskip("transformers")
-    from phasor.apps.demo.run import bundled_models
+    from phasor_lab.demo.run import bundled_models
     from positions.theirs import MODELS
 
     readme, tour = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))
@@ -61,11 +61,12 @@ def test_what_the_readme_counts():
 
 
 def test_the_versions_on_the_page_of_plans():
-    """Of each engine, what its own code was run in: `tests/engines/results`."""
+    """Of each engine, what its own code was run in."""
     page = (ROOT / "docs/planner.md").read_text(encoding="utf-8")
     section = page.partition("## What stands behind each engine")[2].partition("##")[0]
     shown = dict(re.findall(r"^\| ([a-z0-9.-]+) \| (\w[\w.]*)", section, re.MULTILINE))
-    results = [json.loads(path.read_text()) for path in (ROOT / "tests/engines/results").glob("*.json")]
+    folder = ROOT / "packages/phasor-serve/tests/engines/results"
+    results = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     del shown["engine"], shown["transformers"]  # the heading, and what runs live
     assert shown == {one["engine"]: one["version"] for one in results}
 

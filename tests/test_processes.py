@@ -1,4 +1,4 @@
-"""The process group ends with its block; how trainings leave it: tests/lab/test_train.py."""
+"""The process group ends with its block; how trainings leave it: packages/phasor-lab/tests/lab/test_train.py."""
 
 import os
 import socket

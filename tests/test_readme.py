@@ -20,6 +20,7 @@ import limited
 import phasor
 import phasor.tools.onnx
 from blocks import CONFIGS, LLAMA, ROOT, Block, blocks, run_python
+from house import PYTHONPATH
 from phasor import golden
 
 
@@ -46,7 +47,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         start = "import sys; from phasor.cli import main; sys.exit(main())"
         (folder / "phasor").write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n', encoding="utf-8")
         (folder / "phasor").chmod(0o755)
-    sources = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    sources = os.pathsep.join(filter(None, [PYTHONPATH, os.environ.get("PYTHONPATH")]))
     path = os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PATH": path, "PYTHONPATH": sources, "MPLBACKEND": "Agg"}
 

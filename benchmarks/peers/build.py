@@ -2,7 +2,7 @@
 
     python benchmarks/peers/build.py vllm FOLDER/csrc/cpu/pos_encoding.cpp --out build/peers
     python benchmarks/peers/build.py sglang FOLDER/sgl-kernel/csrc/cpu/rope.cpp --out build/peers
-    PHASOR_PEERS=build/peers phasor bench --cases vllm,sglang
+    PHASOR_PEERS=build/peers python benchmarks/bench.py --cases vllm,sglang
 
 Nothing of theirs is part of phasor. Needs g++, ninja, and the headers that stand beside the file.
 """

@@ -1,11 +1,16 @@
 """A clock that stands in for that of a GPU, and a run without the libraries that few have."""
 
+import sys
 from importlib import import_module
 
 import pytest
 
-from phasor.apps.bench.gpu.libraries import LIBRARIES
-from phasor.apps.bench.measure import Clock
+from blocks import ROOT
+
+sys.path.append(str(ROOT / "benchmarks"))
+
+from timing.gpu.libraries import LIBRARIES
+from timing.measure import Clock
 
 
 class StandIn(Clock):
@@ -34,5 +39,5 @@ class StandIn(Clock):
 @pytest.fixture
 def no_peers(monkeypatch):
     """Only transformers and torch: the compiler takes long."""
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:1])
-    monkeypatch.setattr(import_module("phasor.apps.bench.run"), "GPU_LIBRARIES", LIBRARIES[:1])
+    monkeypatch.setattr("timing.gpu.cases.LIBRARIES", LIBRARIES[:1])
+    monkeypatch.setattr(import_module("timing.run"), "GPU_LIBRARIES", LIBRARIES[:1])

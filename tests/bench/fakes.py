@@ -1,6 +1,6 @@
 """Stand-ins for libraries that need a GPU to be imported: their documented signatures, and what they document.
 
-Names and order of parameters are those of the files that `phasor.apps.bench.gpu.libraries` names.
+Names and order of parameters are those of the files that `timing.gpu.libraries` names.
 """
 
 import sys

@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import pytest
 import torch
+from timing import CASES
+from timing.measure import DTYPES, Variant, measure
+from timing.run import named
 from torch import Tensor
-
-from phasor.apps.bench import CASES
-from phasor.apps.bench.measure import DTYPES, Variant, measure
-from phasor.apps.bench.run import named
 
 CELLS = [
     pytest.param(case, dtype, layout, id=f"{case.name}-{dtype}-{layout}")

@@ -1,18 +1,19 @@
 """The benchmark of a GPU, with a clock that only stands in for one: all but the device's time is the same."""
 
 import dataclasses
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
+from timing import read, run, write
+from timing.gpu import CASES, CudaClock
+from timing.gpu.cases import decoding_ratios, named
+from timing.gpu.libraries import LIBRARIES, text
+from timing.gpu.plot import plot, shares
+from timing.measure import DTYPES, Variant, measure_on
 
-from phasor.apps.bench import read, run, write
-from phasor.apps.bench.gpu import CASES, CudaClock
-from phasor.apps.bench.gpu.cases import decoding_ratios, named
-from phasor.apps.bench.gpu.libraries import LIBRARIES, text
-from phasor.apps.bench.gpu.plot import plot, shares
-from phasor.apps.bench.measure import DTYPES, Variant, measure_on
+import limited
+from blocks import ROOT
 
 from .conftest import StandIn
 from .fakes import install
@@ -25,7 +26,7 @@ IDS = [f"{case.name}-{dtype}-{layout}" for case, dtype, layout in CELLS]
 def test_peers_called_as_documented_do_what_phasor_does(monkeypatch, case, dtype, layout):
     """One rounding apart; those that round their tables to the dtype of q, two more."""
     install(monkeypatch)
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:-1])  # the compiler has a test of its own
+    monkeypatch.setattr("timing.gpu.cases.LIBRARIES", LIBRARIES[:-1])  # the compiler has a test of its own
     with torch.set_grad_enabled(case.gradient):
         calls = case.make(Variant(DTYPES[dtype], layout == "interleaved", quick=True))
         expected = calls.pop("phasor")()
@@ -50,7 +51,7 @@ def test_the_gradients_of_peers_are_transposed_rotations(monkeypatch):
     """Of ones, so that all are of the same vector, whichever order of axes it has."""
     install(monkeypatch)
     monkeypatch.setattr(torch, "randn_like", torch.ones_like)
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", LIBRARIES[:-1])
+    monkeypatch.setattr("timing.gpu.cases.LIBRARIES", LIBRARIES[:-1])
     case = next(case for case in CASES if case.gradient)
     calls = case.make(Variant(torch.float32, quick=True))
     expected = calls["phasor"]()
@@ -107,7 +108,7 @@ def _fails(*_):
 @pytest.mark.parametrize("make", [_fails, lambda work: (_fails, (work.q, work.k))], ids=["made", "called"])
 @pytest.mark.parametrize("name", ["vision", "training-8192"])
 def test_a_peer_that_fails_is_told_and_the_others_go_on(no_peers, monkeypatch, name, make):
-    monkeypatch.setattr("phasor.apps.bench.gpu.cases.LIBRARIES", (dataclasses.replace(LIBRARIES[0], make=make),))
+    monkeypatch.setattr("timing.gpu.cases.LIBRARIES", (dataclasses.replace(LIBRARIES[0], make=make),))
     rows, failed = measure_on(StandIn(), named([name])[0], "bfloat16", "halves", rounds=1, quick=True)
     assert [row.measured for row in rows] == ["phasor"]
     assert failed == {"transformers": "RuntimeError: no kernel image for this device"}
@@ -120,7 +121,7 @@ def test_what_fails_of_our_own_ends_the_measurement(no_peers):
 
 
 def _double(setting):
-    from phasor.apps.bench.gpu.cases import _calls
+    from timing.gpu.cases import _calls
 
     return _calls(text(dataclasses.replace(setting, dtype=torch.float64), 1, 4))
 
@@ -192,16 +193,10 @@ def test_the_clock_of_cuda_by_what_it_calls(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_the_command_without_a_gpu(monkeypatch, capsys):
-    pytest.importorskip("typer")
-    from phasor.cli import main
-
-    monkeypatch.setattr(sys, "argv", ["phasor", "bench", "--device", "cuda"])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    out, err = capsys.readouterr()
-    assert stopped.value.code == 2 and not out
-    assert err.startswith("phasor: --device cuda needs a GPU, and torch ") and err.count("\n") == 1
+def test_the_command_without_a_gpu(forking_python):
+    done = limited.run([forking_python, ROOT / "benchmarks/bench.py", "--device", "cuda"])
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("bench: --device cuda needs a GPU, and torch ") and done.stderr.count("\n") == 1
 
 
 def test_names_of_cases():

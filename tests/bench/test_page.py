@@ -3,19 +3,13 @@
 import dataclasses
 import re
 import sys
-from pathlib import Path
 
+import performance
 import pytest
-
-from phasor.apps.bench import CASES, Goal, gpu, run, write
+from timing import CASES, Goal, gpu, run, write
 
 from .conftest import StandIn
 from .test_result import RECORD, ROW
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import performance  # noqa: E402
 
 
 def test_the_page_and_the_readme_are_what_the_results_give():
@@ -107,7 +101,7 @@ def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
     for case in gpu.CASES:
         (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
         assert case.about in line
-    record = run(["vision"], clock=StandIn(), rounds=1, quick=True, command="phasor bench --device cuda")
+    record = run(["vision"], clock=StandIn(), rounds=1, quick=True, command="benchmarks/bench.py --device cuda")
     text = performance.page([record])
     assert "Measured on: a stand-in." in text and "## a stand-in, beside" in text
     assert "Nothing on this page" not in text and "| `vision` |" in text and text.endswith(performance.NONE_YET)

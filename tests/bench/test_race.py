@@ -1,10 +1,9 @@
 """The harness measures what it says, by a clock that only the calls move."""
 
 import pytest
-
-from phasor.apps.bench import Goal, Timing, medians, race
-from phasor.apps.bench.llama import interval, llama_ratios
-from phasor.apps.bench.measure import Case, Variant, compared, measure
+from timing import Goal, Timing, medians, race
+from timing.llama import interval, llama_ratios
+from timing.measure import Case, Variant, compared, measure
 
 
 class Clock:
@@ -97,7 +96,7 @@ def test_cpu_time_on_one_thread_and_wall_time_on_several(monkeypatch, threads, o
 
     moved, still = Clock(), Clock()
     for name in ("thread_time", "perf_counter"):
-        monkeypatch.setattr(f"phasor.apps.bench.measure.time.{name}", moved if name == clock else still)
+        monkeypatch.setattr(f"timing.measure.time.{name}", moved if name == clock else still)
     before, seen = torch.get_num_threads(), []
     case = toy(seen, moved, threads=of_case, gradient=True)
     (row,) = measure(case, "float32", "halves", memory="as found", rounds=1, threads=threads)

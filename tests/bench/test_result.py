@@ -4,9 +4,8 @@ import dataclasses
 import json
 
 import pytest
-
-from phasor.apps.bench import Goal, Record, Timing, read, write
-from phasor.apps.bench.result import duration
+from timing import Goal, Record, Timing, read, write
+from timing.result import duration
 
 ROW = Timing(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
@@ -77,5 +76,5 @@ def test_a_record_without_rows(tmp_path):
 )
 def test_anything_else_is_refused(path, change):
     path.write_text(change(path.read_text()))
-    with pytest.raises(ValueError, match=r"run\.json must be what phasor bench --json writes, and is not"):
+    with pytest.raises(ValueError, match=r"run\.json must be what benchmarks/bench.py --json writes, and is not"):
         read(path)

@@ -6,10 +6,10 @@ import platform
 import sys
 
 import pytest
+from timing import machine, run
+from timing.run import _by_memory, _child, named
 
 import limited
-from phasor.apps.bench import machine, run
-from phasor.apps.bench.run import _by_memory, _child, named
 
 
 @pytest.fixture

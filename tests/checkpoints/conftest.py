@@ -9,9 +9,9 @@ import pytest
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As transformers loads it, in halves: 200 steps on a few of Python's own modules, byte by byte."""
-    from phasor.apps.lab import ModelConfig, RunConfig, read_text, train
-    from phasor.apps.lab.export import export
-    from phasor.apps.lab.train import load_model
+    from phasor_lab.lab import ModelConfig, RunConfig, read_text, train
+    from phasor_lab.lab.export import export
+    from phasor_lab.lab.train import load_model
 
     text = read_text([Path(asyncio.__file__).parent], glob="*.py")
     model = ModelConfig(dim=64, heads=2, layers=3, length=64)

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from phasor import RotarySpec
-from phasor.apps.lab import Decoder, ModelConfig, RunConfig, read_text
-from phasor.apps.lab.training import learning_rate
 from phasor.rotary.scaling import Linear, YaRN
+from phasor_lab.lab import Decoder, ModelConfig, RunConfig, read_text
+from phasor_lab.lab.training import learning_rate
 
 MODEL = ModelConfig(layers=2, dim=64, heads=2, length=256)
 RUN = RunConfig(model=MODEL, tokens=2_900_000, batch=16, lr=4e-3)

@@ -1,6 +1,7 @@
 """The page's own JavaScript in an interpreter, and the configs that it is compared on."""
 
 import json
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -8,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from blocks import ROOT
 from found_data import found_data
-from phasor.apps.demo.run import bundled_models
-from phasor.apps.explorer.html import SCRIPTS
-from phasor.apps.explorer.plain_types import reading_rules
+from phasor_lab.demo.run import bundled_models
+
+sys.path.append(str(ROOT / "docs"))
+
+from explorer_page.html import SCRIPTS
+from explorer_page.plain_types import reading_rules
 
 Run = Callable[..., Any]
 
@@ -36,7 +41,7 @@ def js() -> Run:
     quickjs = pytest.importorskip("quickjs")
     context = quickjs.Context()
     for name in SCRIPTS[:-1]:  # the last one is the page's own, and needs a page
-        context.eval((files("phasor.apps.explorer") / name).read_text(encoding="utf-8"))
+        context.eval((files("explorer_page") / name).read_text(encoding="utf-8"))
     context.eval(BRIDGE % json.dumps(reading_rules()))
 
     def run(body: str, *values: Any) -> Any:

@@ -3,9 +3,9 @@
 import mpmath
 import pytest
 import torch
+from explorer_page.entries import lengths_of, spec_data
 
 from phasor import RotarySpec
-from phasor.apps.explorer.entries import lengths_of, spec_data
 from phasor.golden import write
 from phasor.models.configs import ModelRotary, read_parts
 from phasor.rotary.phase import phases
@@ -104,7 +104,7 @@ def test_widths_exponents_and_listed_frequencies(js):
 def test_golden_vectors(js, tmp_path):
     """cos and sin of the page are those of the golden vectors of every config that comes with phasor."""
     pytest.importorskip("safetensors")
-    from phasor.apps.demo.run import bundled_models
+    from phasor_lab.demo.run import bundled_models
 
     body = """
       const steps = stepsOf(a[0], a[1]);

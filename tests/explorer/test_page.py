@@ -8,13 +8,13 @@ import shutil
 import struct
 
 import pytest
+from explorer_page import html_page, model_entry, view_entries
 
 import limited
-from blocks import ROOT, blocks, run_python
+from blocks import ROOT
 from phasor import read_config
-from phasor.apps.demo.run import bundled_models
-from phasor.apps.explorer import html_page, model_entry, view_entries
 from phasor.tools.inspect import read_view
+from phasor_lab.demo.run import bundled_models
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2,
@@ -85,14 +85,6 @@ def test_words_of_a_config_cannot_leave_their_place():
     assert data_of(text)["models"][0]["name"] == "</script><script>alert(1)</script>"
 
 
-def test_the_example_of_the_docs():
-    text = (ROOT / "docs/explore.md").read_text(encoding="utf-8")
-    (block,) = [block for block in blocks(text) if block.language == "python"]
-    names: dict = {}
-    assert not run_python(block, names, "explore.md")
-    assert data_of(names["page"])["models"][0]["name"] == "mine"
-
-
 def test_entries_of_something_else_are_refused():
     with pytest.raises(ValueError, match="entries must be made by model_entry"):
         html_page([{"name": "x"}])
@@ -105,25 +97,13 @@ def test_a_composite_config_has_an_entry_for_each_part():
     assert entries[0]["settings"] and not entries[1]["settings"] and "another part" in entries[1]["why"]
 
 
-def test_inspect_and_plan_write_it(phasor, tmp_path):
-    config, page = tmp_path / "config.json", tmp_path / "page.html"
-    config.write_text(json.dumps(LLAMA))
-    code, out, _ = phasor("inspect", config, "--html", page)
-    assert code == 0 and f"wrote {page}" in out
-    (entry,) = data_of(page.read_text(encoding="utf-8"))["models"]
-    assert entry["declared"] == 4096 and {one["length"] for one in entry["settings"]} == {4096, 8192, 16384, 32768}
-    code, out, _ = phasor("plan", config, "--length", 12288, "--engine", "vllm", "--html", page, "--json")
-    assert code == 0 and json.loads(out)[0]["length"] == 12288
-    (entry,) = data_of(page.read_text(encoding="utf-8"))["models"]
-    assert [(one["engine"], one["length"]) for one in entry["settings"]] == [("vllm", 12288)]
-
-
-@pytest.mark.parametrize("option", [["--diff"], ["--as", "vllm"], ["--brief"]])
-def test_html_stands_alone(phasor, tmp_path, option):
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(LLAMA))
-    code, _, err = phasor("inspect", config, config, "--html", tmp_path / "page.html", *option)
-    assert code == 2 and "--html" in err and err.count("\n") == 1 and not (tmp_path / "page.html").exists()
+def test_a_page_of_ones_own(tmp_path, forking_python):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    command = [forking_python, ROOT / "docs/explorer.py", "config.json", "page.html"]
+    limited.run(command, cwd=tmp_path, check=True)
+    (entry,) = data_of((tmp_path / "page.html").read_text(encoding="utf-8"))["models"]
+    assert entry["name"] == "config.json" and entry["declared"] == 4096
+    assert {one["length"] for one in entry["settings"]} == {4096, 8192, 16384, 32768}
 
 
 TRY_ALL = """
@@ -195,7 +175,7 @@ def luminance(colour):
 @pytest.mark.parametrize("dark", [False, True])
 def test_contrast(dark):
     """Words at 4.5 to 1 or more, signs in figures at 3 to 1 (WCAG 2.1, 1.4.3 and 1.4.11), light and dark."""
-    style = (ROOT / "src/phasor/apps/explorer/style.css").read_text(encoding="utf-8")
+    style = (ROOT / "docs/explorer_page/style.css").read_text(encoding="utf-8")
     colours = [
         dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     ]

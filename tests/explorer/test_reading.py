@@ -5,19 +5,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from explorer_page import plain_types
+from explorer_page.entries import memory_groups, spec_data
 
 from phasor import read_config
-from phasor.apps.explorer import plain_types
-from phasor.apps.explorer.entries import memory_groups, spec_data
 from phasor.models.published_lengths import published_length
-from phasor.serving.engines import load_config
+from phasor_serve.engines import load_config
 
 READ = "return readConfigText(a[0], 'x', RULES)"
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
     "num_hidden_layers": 4, "max_position_embeddings": 8192, "rope_theta": 500000.0,
 }  # fmt: skip
-COMMAND = "phasor inspect config.json --html page.html"
+COMMAND = "phasor inspect config.json"
 SCALINGS = [
     {"type": "linear", "factor": 4}, {"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "default"},
     {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "truncate": False},

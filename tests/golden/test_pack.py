@@ -13,9 +13,9 @@ import torch
 
 import limited
 from phasor import ModelRotary, RotarySpec
-from phasor.apps.demo.run import bundled_models
 from phasor.tools.golden import write_pack
 from phasor.tools.golden.pack import pack_of
+from phasor_lab.demo.run import bundled_models
 
 from .conftest import CONFIGS
 from .matrix import llama3

@@ -72,6 +72,6 @@ def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch
     def missing(*_):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr("phasor.apps.ner.load", missing)
+    monkeypatch.setattr("phasor_lab.ner.load", missing)
     code, _, err = phasor("ner", "export", tmp_path, tmp_path / "x.onnx")
     assert code == 2 and f"this needs {name}; install it with: pip install 'phasor-rope[{extra}]'" in err

@@ -2,10 +2,10 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from house import PACKAGES, ROOT
 from phasor.models.configs import read_config
 from phasor.models.reading.composite import ConfigTree
 from phasor.models.reading.row import NonRotary, Row
@@ -13,11 +13,8 @@ from phasor.models.reading.schemes import SCHEMES
 from phasor.models.reading.text import TextModel
 from phasor.models.rows import ROWS
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "phasor"
-
-
 WORDS = {  # that are called as some model type is, and mean something else
-    "align": "a function of phasor.apps.ner.data",
+    "align": "a function of phasor_lab.ner.data",
     "clip": "a setting of training",
     "mamba": "a kind of layer",
     "new": "a parameter, and a folder",
@@ -46,9 +43,10 @@ def literals(text: str) -> Iterator[tuple[int, str]]:
 def test_no_string_outside_the_rows_is_a_model_type() -> None:
     names = model_types() - set(SCHEMES) - set(WORDS)  # a scheme may be called as a model is
     found = [
-        f"{path.relative_to(PACKAGE)}:{line}: {value!r}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path.relative_to(PACKAGE).parts[0] != "models"
+        f"{path.relative_to(ROOT)}:{line}: {value!r}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if not path.is_relative_to(ROOT / "src/phasor/models")
         for line, value in literals(path.read_text(encoding="utf-8"))
         if value in names
     ]

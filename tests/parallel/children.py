@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from phasor.apps.lab import ModelConfig, RunConfig, train
-from phasor.apps.lab.parallel import Parallel
+from phasor_lab.lab import ModelConfig, RunConfig, train
+from phasor_lab.lab.parallel import Parallel
 
 
 def script(name: str, environment: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from .torchrun import environments, run
 # Imported once, and not by each process: this takes longer than what they do.
 SHARED = (
     "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
-    "phasor.apps.lab.parallel", "transformers.models.llama.modeling_llama",
+    "phasor_lab.lab.parallel", "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import pytest
 from safetensors.torch import load_file
 
 import limited
-from phasor.apps.lab import ModelConfig, RunConfig
-from phasor.apps.lab.parallel import Parallel
+from phasor_lab.lab import ModelConfig, RunConfig
+from phasor_lab.lab.parallel import Parallel
 
 from . import children
 from .torchrun import environments
@@ -93,7 +93,7 @@ def losses(folder):
 
 @pytest.fixture(scope="module")
 def start():
-    with limited.children("torch", "torch._dynamo", "phasor.apps.lab", "phasor.apps.lab.parallel") as start:
+    with limited.children("torch", "torch._dynamo", "phasor_lab.lab", "phasor_lab.lab.parallel") as start:
         yield partial(start, children.run)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -32,29 +33,36 @@ def phasor(
 # Where each is, and the line that the list of commands shows, whole at 80 columns.
 COMMANDS = {
     "inspect": ("inspect:inspect", "What a model's config says about positions, on one screen"),
-    "plan": ("plan:plan", "An engine's settings for a longer context, checked"),
     "convert": ("convert:convert", "Find a checkpoint's pair layout; write it in another one, proved"),
     "doctor": ("doctor:doctor", "Whether a model's position encoding is right, and why not"),
-    "study": ("study:study", "Which pairs of its rotation a model uses, and in which heads"),
-    "fit": ("fit:fit", "The best frequencies of one model for a longer context"),
     "golden": ("golden:golden", "Vectors to test rotary code in any language"),
     "check": ("golden:check", "Whether other rotary code or an ONNX file is right"),
-    "bench": ("bench:bench", "What a rotation costs on this machine"),
-    "atlas": ("atlas:atlas", "Every position encoding as a picture"),
-    "demo": ("demo:demo", "Most of these on twelve published models, as HTML pages"),
-    "lab": ("lab:app", "Small models on real text: which encoding reaches how far"),
-    "ner": ("ner:app", "Span recognition: train, measure, use"),
+}
+
+# Those of the other packages: which one brings it, and its line. Where it is, its entry point in this group says.
+GROUP = "phasor.commands"
+ELSEWHERE = {
+    "plan": ("phasor-serve", "An engine's settings for a longer context, checked"),
+    "engine": ("phasor-serve", "How an engine rotates, beside the model's own code"),
+    "study": ("phasor-lab", "Which pairs of its rotation a model uses, and in which heads"),
+    "fit": ("phasor-lab", "The best frequencies of one model for a longer context"),
+    "atlas": ("phasor-lab", "Every position encoding as a picture"),
+    "demo": ("phasor-lab", "Most of these on twelve published models, as HTML pages"),
+    "lab": ("phasor-lab", "Small models on real text: which encoding reaches how far"),
+    "ner": ("phasor-lab", "Span recognition: train, measure, use"),
 }
 
 
-def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The command line with these commands."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+def app_of(names: Iterable[str] | None = None) -> typer.Typer:
+    """The command line with these commands, or with all that are installed."""
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+        epilog=None if names else _missing(),
+    )  # fmt: skip
     app.callback()(phasor)
-    for name in names:
-        place, line = COMMANDS[name]
-        module, _, attribute = place.partition(":")
-        found = getattr(import_module(f".{module}", __package__), attribute)
+    for name in names or (*COMMANDS, *_installed()):
+        _, line = (COMMANDS | ELSEWHERE)[name]
+        found = _command(name)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=line)
         else:
@@ -62,12 +70,42 @@ def app_of(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
+def _command(name: str) -> Any:
+    """The function of a command, or its table of commands; ``ValueError`` where its package is missing."""
+    if name in COMMANDS:
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        return getattr(import_module(f".{module}", __package__), attribute)
+    if name not in _installed():
+        package = ELSEWHERE[name][0]
+        raise ValueError(f"{name} is a command of {package}; install it with: pip install {package}")
+    return _installed()[name].load()
+
+
+@cache
+def _installed() -> dict[str, Any]:
+    """The entry points of the commands of other packages, in the order of the list."""
+    from importlib.metadata import entry_points
+
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    return {name: found[name] for name in ELSEWHERE if name in found}
+
+
+def _missing() -> str:
+    """What else can be installed, in words."""
+    commands: dict[str, list[str]] = {}
+    for name, (package, _) in ELSEWHERE.items():
+        if name not in _installed():
+            commands.setdefault(package, []).append(name)
+    lines = [f"{', '.join(names)}: pip install {package}" for package, names in commands.items()]
+    return f"Not installed: {'; '.join(lines)}" if lines else ""
+
+
 def run(words: Sequence[str]) -> None:
     """Run the command that the words name.
 
     Only its own options are made: to make those of every command takes longer than a small conversion.
     """
-    app = app_of(words[:1] if words[:1] and words[0] in COMMANDS else COMMANDS)
+    app = app_of(words[:1] if words[:1] and words[0] in COMMANDS | ELSEWHERE else None)
     try:
         code = app(words, prog_name="phasor", standalone_mode=False)
     except USAGE as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..support.plain_text import one_line, say, say_json
-from ..support.whole_files import check_file_target, write_whole
 from .terminal import columns, show
 
 if TYPE_CHECKING:
@@ -27,20 +26,9 @@ def inspect(
             min=1, max=2**31, help="Sequence length, for scalings that depend on it (default: the model's maximum)."
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write a page on which base, length and scaling can be changed."),
-    ] = None,
     compare: Annotated[
         bool, typer.Option("--diff", help="Compare two configs: the first pair and position where they differ.")
     ] = False,
-    engine: Annotated[
-        str | None,
-        typer.Option("--as", metavar="ENGINE", help="Show how this engine rotates, next to the model's own code."),
-    ] = None,
-    flags: Annotated[
-        str | None, typer.Option(metavar="LINE", help="With --as: the engine's command line, or its flags.")
-    ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each config, for a commit hook.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -52,16 +40,9 @@ def inspect(
     is 2 if a config could not be read; a model without rotation is not a mistake.
     """
     if brief:
-        if compare or html is not None or as_json or engine is not None:
-            raise ValueError("--brief is a line for each config; call it without --diff, --html, --json, --as")
+        if compare or as_json:
+            raise ValueError("--brief is a line for each config; call it without --diff, --json")
         _brief(configs, part)
-        return
-    if html is not None:
-        check_file_target("--html", html)
-        if compare or engine is not None:
-            raise ValueError("--html shows one config as its own model reads it; call it without --diff and --as")
-    if engine is not None or flags is not None:
-        _as(configs, engine, flags or "", as_json)
         return
     from ..tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
 
@@ -85,8 +66,6 @@ def inspect(
         say_json(view_dict(view, facts))
     else:
         show(view_page(view, facts, columns()))
-    if html is not None:
-        _write_page(view, configs[0], html, as_json)
     _refuse(view)
 
 
@@ -115,33 +94,9 @@ def _without(config: str, error: Exception) -> str:
     return str(error).removeprefix(f"{config}: ").removeprefix(f"{Path(config) / 'config.json'}: ")
 
 
-def _as(configs: list[str], engine: str | None, flags: str, as_json: bool) -> None:
-    """What an engine makes of one config, beside the model's own code."""
-    from ..serving.planner.engine_diff import compare_engine, comparison_lines
-
-    if engine is None:
-        raise ValueError("--flags are those of an engine; name it with --as")
-    if len(configs) != 1:
-        raise ValueError(f"--as shows one config, got {len(configs)}")
-    comparison = compare_engine(configs[0], engine, flags)
-    if as_json:
-        say_json(comparison)
-    else:
-        show("\n".join(comparison_lines(comparison)))
-
-
 def _refuse(*views: ConfigView) -> None:
     """The reader's error, after what could be shown, where the model asked for was not understood."""
     for view in views:
         if view.faulty:
             assert view.refused is not None
             raise view.refused
-
-
-def _write_page(view: ConfigView, config: str, html: Path, quiet: bool) -> None:
-    """The page of every model shown."""
-    from ..apps.explorer import html_page, view_entries
-
-    write_whole(html, html_page(view_entries(view, config, config), config).encode())
-    if not quiet:
-        say(f"\nwrote {html}")

@@ -12,7 +12,7 @@ from ...rotary.model_rotary import ModelRotary
 from ...support.errors import first_line
 from ..patch.reading import specs_of
 from ..patch.sites import part_of, rotary_modules
-from ..running.implementation import attending_by
+from .implementation import attending_by
 from .stand_in_tables import blurred_modules, still_modules
 
 

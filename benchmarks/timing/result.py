@@ -1,0 +1,157 @@
+"""What was measured: a row per number, a record per run, both as JSON, and rows as lines for a terminal."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from phasor.support.checks import keys_once, one_of
+from phasor.support.whole_files import write_whole
+
+HEAD = f"{'case':<20}{'dtype':<10}{'layout':<13}{'memory':<10}{'measured':>10}  {'unit':<30}{'ratio':>7}  spread"
+RULES = ("at most", "at least", "interval not above")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a ratio should be: ``at most`` or ``at least`` a bound, or its interval ``not above`` one.
+
+    >>> Goal("at most", 0.9).met(0.91, None), Goal("interval not above", 1.0).met(0.98, (0.97, 0.99))
+    (False, True)
+    """
+
+    rule: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        one_of("rule of a goal", self.rule, RULES)
+
+    def met(self, ratio: float, spread: tuple[float, float] | None) -> bool:
+        if self.rule == "at least":
+            return ratio >= self.bound
+        if self.rule == "interval not above" and spread is not None:  # the whole of it: noise proves nothing
+            return spread[1] <= self.bound
+        return ratio <= self.bound
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where in the table a number stands."""
+
+    case: str
+    dtype: str
+    layout: str
+    memory: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """What one race says: the time of ``measured`` as a multiple of that of ``unit``.
+
+    ``ratio`` is the median over rounds of the two times' ratio in one round, ``spread`` the quartiles of those ratios
+    (or what ``spread_of`` says); ``us`` and ``unit_us`` are the median times in microseconds.
+    """
+
+    measured: str
+    unit: str
+    us: float
+    unit_us: float
+    ratio: float
+    spread: tuple[float, float] | None
+    spread_of: str
+    goal: Goal | None
+
+
+@dataclass(frozen=True)
+class Timing(Ratio, Cell):
+    """One number of the table: its cell, then its ratio."""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the goal is met; None where there is none."""
+        return None if self.goal is None else self.goal.met(self.ratio, self.spread)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Timing":
+        goal, spread = data["goal"], data["spread"]
+        return cls(
+            **data
+            | {
+                "goal": None if goal is None else Goal(**goal),
+                "spread": None if spread is None else (float(spread[0]), float(spread[1])),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: what was called, where, with which versions, its rows, and the cases that could not run, with why.
+
+    ``kernel`` is what ``--kernel`` named, ``kernels`` what `phasor.kernels.available` said. ``device`` is what there is
+    to say of a GPU, where one was measured: its name, the rate of a copy, the versions of the libraries beside phasor.
+    """
+
+    command: str
+    date: str
+    cpu: str
+    cores: int
+    threads: int
+    rounds: int
+    quick: bool
+    python: str
+    torch: str
+    phasor: str
+    kernel: str
+    kernels: dict[str, str]
+    rows: tuple[Timing, ...]
+    skipped: dict[str, str]
+    device: dict[str, Any] | None = None
+
+
+def write(record: Record, path: Path) -> None:
+    """One row per line, so that two files can be compared by eye."""
+    data = asdict(record)
+    rows = ",\n".join("  " + json.dumps(row) for row in data.pop("rows"))
+    head = json.dumps(data, indent=1).removesuffix("\n}")
+    write_whole(path, f'{head},\n "rows": [\n{rows}\n ]\n}}\n'.encode())
+
+
+def read(path: Path) -> Record:
+    """The record that `write` wrote; ``ValueError`` for any other file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=keys_once)
+        known = {field.name for field in fields(Record)}
+        if not isinstance(data, dict) or set(data) | {"device"} != known:  # a run on a CPU need not have one
+            raise ValueError("it has other keys")
+        return Record(**data | {"rows": tuple(Timing.from_dict(row) for row in data["rows"])})
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise ValueError(f"{path} must be what benchmarks/bench.py --json writes, and is not: {error}") from error
+
+
+def line(row: Timing, goals: bool, quick: bool) -> str:
+    """One row; with ``goals`` what its ratio should be, and, unless it is of tiny sizes, whether it is."""
+    spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
+    unit = f"{row.unit} {duration(row.unit_us)}"
+    text = (
+        f"{row.case:<20}{row.dtype:<10}{row.layout:<13}{row.memory:<10}{duration(row.us):>10}  {unit:<30}"
+        f"{row.ratio:>7.2f}  {spread:<13}"
+    )
+    if goals and row.goal:
+        text += f"  {row.goal}" + ("" if quick else ": met" if row.met else ": not met")
+    return text.rstrip()
+
+
+def duration(us: float) -> str:
+    """Three digits and a unit.
+
+    >>> duration(7.94), duration(25_400), duration(2_100_000), duration(-0.5)
+    ('7.94 us', '25.4 ms', '2.10 s', '-0.50 us')
+    """
+    size, unit = (1e6, "s") if abs(us) >= 1e6 else (1e3, "ms") if abs(us) >= 1e3 else (1.0, "us")
+    value = us / size
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} {unit}"

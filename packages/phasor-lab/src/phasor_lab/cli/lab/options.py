@@ -1,0 +1,63 @@
+"""What the commands share: options, and how their words are read."""
+
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from phasor.support.cores import check_threads
+from phasor.support.plain_text import say
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
+TextFiles = Annotated[
+    list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: those of the training).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Threads = Annotated[
+    int, typer.Option(min=1, help="Threads of each process; more pays for wide models on an idle machine.")
+]
+Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at every length.")]
+
+
+def prepare(threads: int, *libraries: str) -> None:
+    """The number of threads; and a missing library is one line that says so."""
+    for name in ("safetensors", *libraries):
+        if find_spec(name) is None:
+            raise ValueError(f"this needs {name}; install it with: pip install phasor-lab")
+    check_threads(threads)
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def text_of(folder: Path, named: list[Path] | None) -> Any:
+    """The text that was named, or the one the run was trained on."""
+    from ...lab import read_text
+    from ...lab.results import read_run
+    from ...lab.train import RUN
+
+    about = read_run(folder)["about"]
+    try:
+        return read_text(named or about.get("paths", ()), glob=about.get("glob", "*"))
+    except (ValueError, OSError) as error:
+        if named:
+            raise
+        raise ValueError(f"{error}; {folder / RUN} names that text: name another place with --text") from None
+
+
+def numbers(name: str, words: str) -> list[float]:
+    try:
+        values = [float(word) for word in words.split(",")]
+        if not all(map(math.isfinite, values)):
+            raise ValueError
+        return values
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas, got {words!r}") from None
+
+
+def print_table(title: str, table: dict[str, Any]) -> None:
+    from ...lab.quick import table_text
+
+    say(table_text(title, table))

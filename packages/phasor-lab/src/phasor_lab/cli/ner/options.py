@@ -1,0 +1,56 @@
+"""What the commands share: options, and the preparation of a run."""
+
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from phasor.support.cores import check_threads
+
+Format = Annotated[
+    str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: recognized by the content).")
+]
+Columns = Annotated[
+    list[int] | None,
+    typer.Option("--column", help="For conll: a column of tags, counted from 0; repeat it for several (default: all)."),
+]
+TagNames = Annotated[
+    str | None, typer.Option(help="For tokens with tags that are numbers, their names in order: O,B-name,I-name,…")
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as many as there are cores).")]
+Choice = Literal["all", "nested", "flat"]
+Mode = Annotated[
+    Choice | None, typer.Option(help="All spans, none crossing, or none overlapping (default: that of the training).")
+]
+Threshold = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Least probability of a span (default: that of the training).")
+]
+Device = Annotated[str, typer.Option(help="As torch names it: cpu, cuda, …")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def reader(format: str | None, columns: list[int] | None, tag_names: str | None) -> partial[list[Any]]:
+    from ...ner import read
+
+    return partial(read, format=format, columns=columns, tag_names=tag_names.split(",") if tag_names else None)
+
+
+def prepare(threads: int | None, device: str) -> None:
+    """The number of threads; and a missing library or device is one line that says so."""
+    for name in ("safetensors", "tokenizers"):
+        if find_spec(name) is None:
+            raise ValueError(f"this needs {name}; install it with: pip install 'phasor-lab[ner]'")
+    if threads is not None:
+        check_threads(threads)
+    import torch
+
+    try:
+        torch.zeros(1, device=device).item()  # "meta" gives nothing back
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).splitlines()[0].partition(". ")[0]
+        raise ValueError(f"--device must be one that torch can compute on here, got {device!r}: {reason}") from None
+    if threads is not None:
+        torch.set_num_threads(threads)

@@ -1,0 +1,64 @@
+"""The model that the demo trains, damaged by `.to(torch.bfloat16)` and then repaired: the doctor's page of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasor import diagnose, repair
+from phasor.support.whole_files import write_whole
+from phasor.tools.doctor.differences import curves
+from phasor.tools.doctor.loading import load
+from phasor.tools.doctor.page import page
+
+MADE_SICK = "model.to(torch.bfloat16)"
+ROWS = 64  # of the held-out text, for the loss
+
+
+def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Write ``sick.txt`` and ``healed.txt`` into ``out``, say the pages, and return the causes and what was mended.
+
+    ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen, for the loss at
+    four times the trained length. Whether the healed model is bit for bit what loading it in bfloat16 gives is found
+    with the same weights beside frequencies that never were in bfloat16.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    model: Any = load(folder).to(torch.bfloat16)
+    never_sick = load(folder)
+    for parameter in never_sick.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    length = 4 * model.config.max_position_embeddings
+    text = torch.unflatten(tokens[: ROWS * length], 0, (-1, length))
+    sick, apart = diagnose(model), curves(model)
+    losses = [_loss(model, text)]
+    report = repair(model)
+    healed = diagnose(model)
+    losses += [_loss(model, text), _loss(never_sick, text)]
+    loss = (
+        f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
+        "model that was loaded in bfloat16"
+    )
+    for name, diagnosis, gaps, more in (
+        ("sick", sick, apart, [loss]),
+        ("healed", healed, curves(model), [str(report), loss]),
+    ):
+        told = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
+        write_whole(out / f"{name}.txt", told.encode())
+        say(told)
+    with torch.no_grad():
+        equal = torch.equal(model(text[:1]).logits, never_sick(text[:1]).logits)
+    say(f"logits {'bit-equal to' if equal else 'OTHER than'} those of a model that was loaded in bfloat16")
+    return {
+        "causes": list(sick.causes), "mended": len(report.mended), "sound": healed.sound, "bit_equal": equal,
+        "losses": losses,
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def _loss(model: Any, text: Tensor) -> float:
+    """Nats per token of rows ``[rows, tokens]``."""
+    logits = model(text).logits[:, :-1].float()
+    return float(F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()))

@@ -1,0 +1,34 @@
+"""The rotary model that the demo trains: which pairs it uses, and the best frequencies for a longer context."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from phasor.support.whole_files import write_whole
+from phasor.tools.doctor.loading import load
+
+from ..fitting import fit
+from ..lab.quick import threads
+from ..studying import study
+from ..studying.html import html_page
+
+BYTES = 60_000  # of the held-out text: one half to fit on, the other to judge
+PLACES, EVALUATIONS = 24, 60
+STRETCH = 4
+
+
+def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Write ``study.html`` into ``out``, say both tables, and return the numbers.
+
+    ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    model = load(folder)
+    with threads(1):
+        used = study(model, tokens, budget=PLACES)
+        fitted = fit(model, tokens, length=STRETCH * used.length, evaluations=EVALUATIONS)
+    say(f"{used}\n\n{fitted}")
+    write_whole(out / "study.html", html_page(used, "the small rotary model").encode())
+    return {"used": list(used.rotations[0].used), "trained": used.trained.tokens, "fit": fitted.to_dict()}

@@ -1,0 +1,201 @@
+"""A small decoder of Llama's shape over bytes, with any encoding of the package."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from phasor import Rotary, RotarySpec, Rotation, apply_rotary_qk
+from phasor.encodings import ALiBi, Encoding, Learned, NoPE, Shaw, Sinusoidal, T5Bias, TransformerXL
+from phasor.encodings.attention import attention
+from phasor.support.checks import flag, number, one_of, whole
+
+from ..run_folder.config import MOST_WEIGHTS, Config, at_most
+
+VOCAB = 256  # one token per byte
+MOST = {"layers": 1024, "dim": 2**14, "heads": 2**13, "length": 2**20}
+SHAW_REACH = 16  # farther distances share a vector (Shaw et al. 2018, section 4.2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Config):
+    """The architecture. ``length`` is the training length: the size of the learned encoding's table, and what every
+    evaluation is measured against. ``hidden`` is the width of SwiGLU, by default ``8/3 dim`` rounded up to a multiple
+    of 8; ``kv_heads`` is by default ``heads``; ``tied`` shares the embedding with the output.
+
+    >>> config = ModelConfig(dim=96, heads=4)
+    >>> config.head_dim, config.hidden, config.kv_heads
+    (24, 256, 4)
+    """
+
+    encoding: str = "rotary"
+    layers: int = 2
+    dim: int = 96
+    heads: int = 4
+    kv_heads: int = None  # type: ignore[assignment]  # replaced by heads
+    hidden: int = None  # type: ignore[assignment]  # replaced by 8/3 dim
+    length: int = 64
+    base: float = 10_000.0
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            at_most(name, getattr(self, name), most)
+        if self.kv_heads is None:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if self.hidden is None:
+            object.__setattr__(self, "hidden", -(-8 * self.dim // 24) * 8)
+        whole("kv_heads", self.kv_heads)
+        whole("hidden", self.hidden)
+        number("base", self.base, above=1)
+        one_of("encoding", self.encoding, list(ENCODINGS))
+        if self.dim % (2 * self.heads):
+            raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads} (pairs per head), got {self.dim}")
+        if self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads must divide heads = {self.heads}, got {self.kv_heads}")
+        flag("tied", self.tied)
+        weights = self.dim * (2 * VOCAB + self.length + self.layers * (4 * self.dim + 3 * self.hidden))
+        at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, hidden, layers or length smaller")
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    @property
+    def rotary_spec(self) -> RotarySpec | None:
+        """The rotation of q and k; None for the other encodings."""
+        return RotarySpec(head_dim=self.head_dim, base=self.base) if self.encoding == "rotary" else None
+
+
+# The encodings, and whether every layer has its own (as in the papers) or all share one.
+ENCODINGS: dict[str, tuple[Callable[[ModelConfig], Encoding], bool]] = {
+    "rotary": (lambda c: Rotary(RotarySpec(head_dim=c.head_dim, base=c.base)), False),
+    "alibi": (lambda c: ALiBi(c.heads), False),
+    "t5": (lambda c: T5Bias(c.heads, bidirectional=False), False),
+    "sinusoidal": (lambda c: Sinusoidal(c.dim), False),
+    "learned": (lambda c: Learned(c.length, c.dim), False),
+    "transformer_xl": (lambda c: TransformerXL(c.heads, c.head_dim, c.dim), True),
+    "shaw": (lambda c: Shaw(c.head_dim, SHAW_REACH), True),
+    "none": (lambda c: NoPE(), False),
+}
+
+
+@dataclass(frozen=True)
+class SequencePart:
+    """The tokens of a sequence that one process has.
+
+    ``positions`` ``[S]`` are theirs, ``k_positions`` those of all tokens that they may see. ``gathered`` makes the keys
+    or values of all from those of this part.
+    """
+
+    positions: Tensor
+    k_positions: Tensor
+    gathered: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def whole(cls, length: int, device: torch.device | None = None) -> "SequencePart":
+        """All of a sequence."""
+        positions = torch.arange(length, device=device)
+        return cls(positions, positions, lambda x: x)
+
+
+class Decoder(nn.Module):
+    """RMSNorm, grouped heads, SwiGLU, no biases: with rotary it is transformers' ``LlamaForCausalLM``, same names.
+
+    Models of one seed start from the same weights whatever their encoding.
+
+    >>> Decoder(ModelConfig(dim=16, heads=2))(torch.zeros(1, 5, dtype=torch.int64)).shape
+    torch.Size([1, 5, 256])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(VOCAB, config.dim)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.dim, eps=1e-5)
+        self.lm_head = nn.Linear(config.dim, VOCAB, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+        if config.tied:
+            self.lm_head.weight = self.embed_tokens.weight
+        make, per_layer = ENCODINGS[config.encoding]
+        self.encodings = nn.ModuleList(make(config) for _ in range(config.layers if per_layer else 1))
+
+    def forward(
+        self, ids: Tensor, *, rotary: RotarySpec | Rotation | None = None, part: SequencePart | None = None
+    ) -> Tensor:
+        """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with,
+        ``part`` says where the bytes stand if they are a part of their sequence."""
+        part = part or SequencePart.whole(ids.shape[1], ids.device)
+        positions = part.positions
+        x = self.embed_tokens(ids)
+        first = self.encodings[0]
+        if isinstance(first, Sinusoidal):
+            x = x * self.config.dim**0.5  # Vaswani et al. 2017, section 3.4: else the sines drown the bytes
+        assert isinstance(first, Encoding)
+        x = first.embed(x, positions)
+        rotation = rotary or self.config.rotary_spec
+        if isinstance(rotation, RotarySpec):
+            rotation = Rotation.at(rotation, positions, len(part.k_positions), dtype=x.dtype)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, part, self.encodings[i % len(self.encodings)], rotation)
+        logits: Tensor = self.lm_head(self.norm(x))
+        return logits
+
+
+class Layer(nn.Module):
+    """Attention and SwiGLU, each behind an RMSNorm and beside a residual connection."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.dim, eps=1e-5)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=1e-5)
+        self.mlp = SwiGLU(config)
+
+    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), part, encoding, rotation)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Attention(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        key_width = config.kv_heads * config.head_dim
+        self.q_proj = nn.Linear(config.dim, config.dim, bias=False)
+        self.k_proj = nn.Linear(config.dim, key_width, bias=False)
+        self.v_proj = nn.Linear(config.dim, key_width, bias=False)
+        self.o_proj = nn.Linear(config.dim, config.dim, bias=False)
+
+    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+        q, k, v = (
+            torch.unflatten(proj(x), -1, (-1, self.head_dim)).transpose(1, 2)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if rotation is not None:  # formed once for all layers, and not again by the encoding
+            q, k = apply_rotary_qk(q, k, rotation)
+        acting = None if rotation is not None else encoding
+        out = attention(
+            q, part.gathered(k), part.gathered(v), acting,
+            q_positions=part.positions, k_positions=part.k_positions, scale=self.head_dim**-0.5,
+        )  # fmt: skip
+        mixed: Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))
+        return mixed
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.dim, config.hidden, bias=False)
+        self.up_proj = nn.Linear(config.dim, config.hidden, bias=False)
+        self.down_proj = nn.Linear(config.hidden, config.dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out

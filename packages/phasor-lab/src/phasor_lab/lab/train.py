@@ -1,0 +1,229 @@
+"""Training in a folder: batches are a function of (seed, step), so a killed run goes on as if nothing had happened."""
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from phasor.support.checks import whole
+from phasor.support.lock import alone
+from phasor.support.processes import Group, SaidByAll, process_group
+from phasor.support.regular_files import read_file
+from phasor.support.whole_files import remove_partial, write_whole
+
+from ..run_folder import checkpoint, sharded
+from ..run_folder.files import read_json, write_json
+from ..run_folder.tensors import filled
+from ..run_folder.training import progress_bar
+from .data import Text
+from .model import Decoder
+from .run import RunConfig, check_text
+from .training import CHECKPOINT, STATE, DecoderTraining, run_of
+
+if TYPE_CHECKING:
+    from .parallel import Parallel
+
+METRICS, RUN = "metrics.jsonl", "run.json"
+MODEL = checkpoint.MODEL
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: its folder, the loss of its last step in nats per scored token, and its speed here."""
+
+    folder: Path
+    config: RunConfig
+    resumed_at: int
+    loss: float
+    tokens_per_second: float
+
+
+def train(
+    config: RunConfig,
+    folder: str | Path,
+    text: Text | None = None,
+    *,
+    checkpoint_every: int = 100,
+    about: dict[str, Any] | None = None,
+    progress: bool = False,
+    parallel: "Parallel | None" = None,
+) -> Trained:
+    """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
+
+    Writes ``checkpoint.safetensors`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl``
+    (one line a step) and ``run.json`` (the config and ``about``; of a finished run only where it is damaged). Under
+    torchrun every process takes its share of each batch, and the losses are those of one process to float rounding.
+    ``parallel``: how sequences, heads and weights are cut as well; checkpoints on the way are then in shards, that of
+    the end is the same file. Any number of processes goes on from either.
+
+    Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
+    damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
+    """
+    folder = Path(folder)
+    check_text(config, text)
+    whole("checkpoint_every", checkpoint_every)
+    with process_group() as group, ExitStack() as stack:
+        agree(config, group)
+        training = training_of(config, text, group, parallel)
+        with group.alike():  # a folder is made when nothing speaks against the run any more
+            if group.first:
+                stack.enter_context(alone(folder))
+        with group.alike():  # nobody writes before everybody has read
+            first, past = training.resume(folder / CHECKPOINT)
+        speed, start = 0.0, time.perf_counter()
+        with (
+            Log(folder / METRICS, first, past, group.first) as log,
+            progress_bar(config.name, first, config.steps, progress and group.first) as advance,
+        ):
+            if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
+                remove_partial(folder, CHECKPOINT, METRICS, RUN)
+                write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
+            for step in range(first, config.steps):
+                loss = training.step(step)
+                speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
+                advance(loss, f"{speed:,.0f} tokens/s")
+                log.add(step, loss, speed)
+                if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
+                    log.sync()
+                    training.save(folder, {"run": config.to_dict(), "step": step + 1, "log": log.sha256})
+            if group.first:
+                make_one_file(folder, training.tensors)
+        return Trained(folder, config, first, log.last_loss, speed)
+
+
+def agree(config: RunConfig, group: Group) -> None:
+    """Raise ``ValueError`` on all processes unless they have the same run, naming what differs."""
+    first, *others = group.gather(config.flat())
+    for rank, other in enumerate(others, 1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise SaidByAll(
+                    f"{name} must be the same on all processes, got {value!r} on rank 0 and {other[name]!r} on "
+                    f"rank {rank}; give all the same command"
+                )
+
+
+def training_of(
+    config: RunConfig, text: Text | None, group: Group, parallel: "Parallel | None" = None
+) -> DecoderTraining:
+    """The training of these processes. Raises ``ValueError`` if they cannot share it."""
+    with group.alike():
+        if parallel is not None:
+            parallel.check(config, group.size)
+        elif config.batch % group.size:
+            raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
+    if parallel is None:
+        return DecoderTraining(config, text, group)
+    from .parallel import ParallelTraining  # with torch's engine, which one process has no use for
+
+    return ParallelTraining(config, text, group, parallel)
+
+
+def make_one_file(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Of a finished run in shards, the checkpoint that evaluations read; nothing if there are no shards."""
+    if not sharded.is_there(folder):
+        return
+    whole_ = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in tensors.items()}
+    sharded.fill(folder, whole_)
+    checkpoint.save(folder / CHECKPOINT, whole_, sharded.about(folder, STATE))
+    sharded.remove(folder)
+
+
+def _has_config(path: Path, config: RunConfig) -> bool:
+    """Whether the file is there, whole and of this run."""
+    try:
+        return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
+    except (ValueError, OSError):
+        return False
+
+
+class Log:
+    """Lines of ``path`` from step ``first`` on; what a killed run wrote beyond its checkpoint is cut off.
+
+    ``sha256`` is that of all steps and losses so far, for the checkpoint: a log with another past is refused. Processes
+    that do not write (``writes=False``) keep quiet. Raises ``OSError`` naming the file if the disk is full.
+    """
+
+    def __init__(self, path: Path, first: int, past: str | None, writes: bool) -> None:
+        self.path = path
+        lines = read_file(path).splitlines(keepends=True)[:first] if path.exists() else []
+        self.last_loss, self._sha256 = math.nan, hashlib.sha256()
+        try:
+            for line in lines:
+                entry = json.loads(line)
+                self._count(entry["step"], entry["loss"])
+            if past is not None and past != self.sha256:
+                raise ValueError("another log")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError(
+                f"{path} must hold the {first} steps before the checkpoint as they were written, got another log; "
+                "put it back, or delete the checkpoint to start over"
+            ) from None
+        self._file = None
+        if writes:
+            write_whole(path, b"".join(lines))
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+    def _count(self, step: int, loss: float) -> None:
+        self.last_loss = loss
+        self._sha256.update(json.dumps([step, loss]).encode())
+
+    def add(self, step: int, loss: float, tokens_per_second: float) -> None:
+        self._count(step, loss)
+        if self._file is not None:
+            line = {"step": step, "loss": loss, "tokens_per_second": round(tokens_per_second)}
+            try:
+                self._file.write((json.dumps(line) + "\n").encode())
+            except OSError as error:
+                reason = f"cannot write ({error.strerror}); the last checkpoint is untouched"
+                raise OSError(error.errno, reason, str(self.path)) from error
+
+    def sync(self) -> None:
+        """All lines are on the disk: to be called before a checkpoint that counts on them."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
+    """The model of a finished run, ready to be evaluated.
+
+    Raises ``ValueError`` if there is no checkpoint, if it is damaged, or if the run is not finished.
+    """
+    path = Path(folder) / CHECKPOINT
+    if not path.is_file():
+        raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
+    tensors, state = checkpoint.load(path, STATE)
+    config = run_of(path, state)
+    if state["step"] < config.steps:
+        raise ValueError(
+            f"run must be finished, got {str(folder)!r} at step {state['step']} of {config.steps}; "
+            "repeat its `phasor lab train` command to go on"
+        )
+    weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
+    try:
+        return filled(lambda: Decoder(config.model), weights).eval(), config
+    except ValueError as error:
+        raise checkpoint.fault(path, error) from None

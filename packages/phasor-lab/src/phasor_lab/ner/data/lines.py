@@ -1,0 +1,136 @@
+"""Files as numbered lines of text or JSON, and errors that name file and line.
+
+Only a newline ends a line: the text may hold other separators."""
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phasor.support.checks import keys_once
+
+from ...run_folder.files import shown
+
+
+class Location(NamedTuple):
+    """A line of a file, counted from 1.
+
+    >>> Location(Path("train.json"), 17).fault("text must not be empty")
+    ValueError('train.json:17: text must not be empty')
+    """
+
+    path: Path
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    def fault(self, rule: str) -> ValueError:
+        """The error to raise: file, line and rule, on one line."""
+        return ValueError(f"{self}: {rule}")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, without their ends (LF or CRLF) and without a byte order mark.
+
+    Raises ``ValueError`` where there is no such file, where it holds nothing, and for bytes that are not UTF-8.
+    """
+    if not path.is_file():
+        raise ValueError(f"path must be an existing file, got {str(path)!r}")
+    lines = split_lines(path, path.read_bytes())
+    if not any(line.strip() for line in lines):
+        raise Location(path, 1).fault("file must hold at least one sentence, got an empty file")
+    return lines
+
+
+def split_lines(path: Path, data: bytes) -> list[str]:
+    """The lines of ``data``, the content of ``path``; a newline at the end begins no further one."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        raise Location(path, line).fault(f"file must be UTF-8, got {byte}; convert it") from None
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def json_lines(path: Path, lines: list[str]) -> Iterator[tuple[Location, dict[str, Any]]]:
+    """The JSON object of each line that is not blank."""
+    for number, line in enumerate(lines, start=1):
+        begin = _skip(line, 0)
+        if begin < len(line):
+            location = Location(path, number)
+            if line[begin] == "[":
+                raise location.fault("line must be a JSON object, got an array; write one object a line (JSON lines)")
+            item, end = _decode(location, line, begin, first_line=number)
+            _check_end(location, line, end)
+            yield location, _object(location, item)
+
+
+def json_array(path: Path, lines: list[str]) -> Iterator[tuple[Location, dict[str, Any]]]:
+    """The JSON objects of one array, each at the line where it begins."""
+    text = "\n".join(lines)
+    ends = list(accumulate(len(line) + 1 for line in lines))
+
+    def location(at: int) -> Location:
+        return Location(path, 1 + bisect_right(ends, min(at, len(text) - 1)))
+
+    at = _skip(text, 0)
+    if text[at] != "[":
+        raise location(at).fault(f"file must be one JSON array of objects, got {shown(text[at : at + 20])}")
+    at = _skip(text, at + 1)
+    more = not text.startswith("]", at)
+    while more:
+        item, end = _decode(location(at), text, at, first_line=1)
+        yield location(at), _object(location(at), item)
+        end = _skip(text, end)
+        if text[end : end + 1] not in (",", "]"):
+            raise location(end).fault(f"array must go on with a comma or end, got {shown(text[end : end + 20])}")
+        more = text[end] == ","
+        at = _skip(text, end + 1) if more else end
+    at = _skip(text, at + 1)
+    _check_end(location(at), text, at)
+
+
+def member(location: Location, item: dict[str, Any], key: str, kind: type, what: str) -> Any:
+    """``item[key]``, refused where it is missing or not of ``kind``."""
+    if key not in item:
+        raise location.fault(f"item must have the key {key!r} ({what}), got the keys {shown(list(item))}")
+    if not isinstance(item[key], kind):
+        raise location.fault(f"{key} must be {what}, got {shown(item[key])}")
+    return item[key]
+
+
+def _skip(text: str, at: int) -> int:
+    """The index from ``at`` on of the first character that is not JSON's white space, or the length."""
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _check_end(location: Location, text: str, at: int) -> None:
+    rest = text[_skip(text, at) :]
+    if rest:
+        raise location.fault(f"nothing must follow the JSON, got {shown(rest[:20])}")
+
+
+def _object(location: Location, item: Any) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise location.fault(f"item must be a JSON object, got {shown(item)}")
+    return item
+
+
+def _decode(location: Location, text: str, at: int, *, first_line: int) -> tuple[Any, int]:
+    """The value that begins at ``at``, and where it ends; ``first_line``: the number of the text's first line."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        line = Location(location.path, first_line + error.lineno - 1)
+        raise line.fault(f"line must be JSON, got an error at column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise location.fault(f"line must be JSON, got {shown(str(error))}") from None
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=keys_once)

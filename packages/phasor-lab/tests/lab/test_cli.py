@@ -1,0 +1,146 @@
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import limited
+from house import PYTHONPATH
+
+pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+from phasor_lab.cli.lab import app
+
+TINY = ["--tokens", "640", "--length", "16", "--batch", "8", "--dim", "16", "--heads", "2", "--threads", "1"]
+
+
+def call(*words: object) -> str:
+    """What the command prints; its error is raised."""
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_from_text_to_report(text_file, tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = tmp_path / "runs"
+    trained = json.loads(
+        call(
+            "train",
+            "--text",
+            text_file,
+            "--out",
+            runs,
+            "--encoding",
+            "rotary",
+            "--encoding",
+            "learned",
+            *TINY,
+            "--json",
+        )
+    )
+    assert [(Path(run["folder"]).name, run["steps"]) for run in trained] == [
+        ("text-rotary-seed0", 5),
+        ("text-learned-seed0", 5),
+    ]
+    evaluated = json.loads(call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--json"))
+    assert [row["length"] for row in evaluated[str(runs / "text-rotary-seed0")]["by_length"]] == [16, 32]
+    extended = json.loads(call("extend", runs, "--schemes", "none,yarn", "--factors", "2", "--tokens", "64", "--json"))
+    assert list(extended) == [str(runs / "text-rotary-seed0")]
+    reported = json.loads(call("report", runs, "--out", tmp_path / "report", "--json"))
+    curves = {"loss_by_length", "differences", "loss_by_position", "extension_table", "extension_curves"}
+    assert set(reported["sections"]) == curves | {"extension_differences"}
+    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+
+
+def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):
+    runs = tmp_path / "runs"
+    assert "5 steps, last loss" in call("train", text_file, "--out", runs, *TINY)
+    assert "already finished" in call("train", "--text", text_file, "--out", runs, *TINY)
+    shown = call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--stride", "4")
+    assert "rotary" in shown
+    assert "windows of the context length start every 4 bytes and their last 4 bytes are scored" in shown
+    shown = call("extend", runs, "--schemes", "yarn", "--factors", "2", "--tokens", "64")
+    assert "yarn" in shown
+    assert "No fine-tuning" in shown
+    pytest.importorskip("safetensors")
+    call("export", runs / "text-rotary-seed0", tmp_path / "llama")
+    assert (tmp_path / "llama" / "model.safetensors").is_file()
+
+
+def test_tasks_need_no_text(tmp_path):
+    call("train", "--task", "passkey", "--out", tmp_path / "runs", *TINY)
+    shown = call("evaluate", tmp_path / "runs", "--times", "1,2")
+    assert "passkey: accuracy" in shown
+    assert "64 fresh questions per length and depth" in shown
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["train", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
+        (["train", "--text", "nowhere.txt"], "text path must exist, got 'nowhere.txt'"),
+        (["train", "--encoding", "rope"], "encoding must be 'rotary', 'alibi'"),
+        (["train", "--layers", "1000000000"], "layers must be at most 1,024, got 1,000,000,000; make it smaller"),
+        (["train", "--dim", "16384", "--layers", "1000"], "the number of weights must be at most 2,147,483,648, got"),
+        (
+            ["train", "--batch", "1000000000"],
+            r"batch \* length must be at most 4,194,304, got 64,000,000,000; make the b",
+        ),
+        (["train", "--threads", "1025"], "--threads must be at most 1024, got 1025"),
+        (["evaluate", "nowhere", "--threads", str(2**31)], "--threads must be at most 1024, got 2147483648"),
+        (["extend", "nowhere", "--threads", str(10**30)], r"--threads must be an integer of at most 2\*\*62, got 1"),
+        (["train", "--cp", str(10**30)], r"cp must be an integer of at most 2\*\*62, got 1"),
+        (["train", "--tp", "3"], r"the number of processes must be a multiple of cp x tp = 3, got 1; start them by"),
+        (["train", "--fsdp"], "fsdp needs two processes or more beside tp=1, got 1 in all"),
+        (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
+        (["report", "nowhere"], "folder must hold runs"),
+        (["export", "nowhere", "x"], "run must be a folder with checkpoint.safetensors"),
+    ],
+)
+def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call(*words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_way_to_cut_sequences_that_there_is_not_is_refused_on_one_process_too(text_file, tmp_path):
+    result = CliRunner().invoke(app, ["train", str(text_file), "--out", str(tmp_path), "--cp-scheme", "zorb", *TINY])
+    assert result.exit_code == 2 and "'zorb' is not one of" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["evaluate", "extend"])
+def test_a_run_that_cannot_be_written_to_is_told_before_any_work(command, tmp_path, monkeypatch):
+    (tmp_path / "checkpoint.safetensors").write_text("no run at all")
+    monkeypatch.setattr("os.access", lambda path, how: not how & os.W_OK)
+    with pytest.raises(ValueError, match=r"RUN must be in a folder that can be written, got '.*'; name another"):
+        call(command, tmp_path)
+
+
+def test_lists_of_numbers_are_checked(text_file, tmp_path):
+    call("train", text_file, "--out", tmp_path, *TINY)
+    for bad in ("1;2", "nan", "1,inf", ""):
+        with pytest.raises(ValueError, match=f"times must be numbers with commas, got '{bad}'"):
+            call("evaluate", tmp_path, "--times", bad)
+    with pytest.raises(ValueError, match="times must give contexts of at most 1,048,576 bytes, got 1e"):
+        call("evaluate", tmp_path, "--times", "1e9")
+    with pytest.raises(ValueError, match="factors must be integers of at least 1, got"):
+        call("extend", tmp_path, "--factors", "2.5")
+
+
+@pytest.mark.slow
+def test_torchrun_gives_the_losses_of_one_process(text_file, tmp_path):
+    words = ["-m", "phasor", "lab", "train", str(text_file), *TINY]
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, launcher in (("one", [sys.executable]), ("two", torchrun)):
+        command = [*launcher, *words, "--out", str(tmp_path / name)]
+        done = limited.run(command, env=env, check=True)
+        assert done.stdout.count("last loss") == 1  # one process prints
+    logs = [tmp_path / name / "text-rotary-seed0" / "metrics.jsonl" for name in ("one", "two")]
+    one, two = ([json.loads(line)["loss"] for line in log.read_text().splitlines()] for log in logs)
+    assert two == pytest.approx(one, rel=1e-5)

@@ -1,0 +1,158 @@
+"""Every format is read into the same examples; real data sets have the counts that were published or measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from phasor_lab.ner.data import Entity, Example, labels_of, read
+
+ADA = '{"text": "Ada met Bob", "label": {"person": {"Ada": [[0, 2]], "Bob": [[8, 10]]}}}\n'
+PEOPLE = (Entity(0, 3, "person"), Entity(8, 11, "person"))
+
+
+def file(tmp_path: Path, content: str | bytes) -> Path:
+    path = tmp_path / "data.txt"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "format, content",
+    [
+        ("cluener", ADA),
+        (
+            "cmeee",
+            '[\n {"text": "Ada met Bob", "entities": [\n'
+            '  {"start_idx": 0, "end_idx": 2, "type": "person", "entity": "Ada"},\n'
+            '  {"start_idx": 8, "end_idx": 10, "type": "person"}]}\n]\n',
+        ),
+        ("conll", "Ada\tB-person\nmet\tO\nBob\tB-person\n"),
+        ("conll", "Ada B-person\nmet O\nBob B-person"),
+        ("conll", "Ada\tI-person\r\nmet\tO\r\nBob\tI-person\r\n\r\n"),
+        ("conll", "Ada\tS-person\nmet\tO\nBob\tS-person\n"),
+        ("conll", "Ada\tU-person\nmet\tO\nBob\tU-person\n"),
+        ("conll", "#\thttp://a.example\n1\tAda\tB-person\tO\n2\tmet\tO\tO\n3\tBob\tO\tB-person\n"),
+        ("spans", '{"text": "Ada met Bob", "spans": [{"start": 0, "end": 3, "label": "person"}, '
+                  '{"start": 8, "end": 11, "label": "person", "text": "Bob", "score": 0.9}]}\n'),
+        ("spans", '{"text": "Ada met Bob", "entities": [{"start": 8, "end": 11, "label": "person"}, '
+                  '{"start": 0, "end": 3, "label": "person"}]}\n\n'),
+        ("tokens", '{"tokens": ["Ada", "met", "Bob"], "ner_tags": ["B-person", "O", "B-person"]}\n'),
+        ("tokens", '{"tokens": ["Ada", "met", "Bob"], "ner_tags": [1, 0, 1]}\n'),
+        ("tokens", '{"tokens": ["Ada", "met", "Bob"], "ner_tags": [1, 0, 0], "nested_ner_tags": [0, 0, 1]}\n'),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("told", [False, True])
+def test_one_sentence_in_every_format(tmp_path, format, content, told):
+    (example,) = read(file(tmp_path, content), format if told else None, tag_names=["O", "B-person", "I-person"])
+    assert (example.text, example.entities) == ("Ada met Bob", PEOPLE)
+
+
+def test_the_source_is_file_and_line(tmp_path):
+    path = file(tmp_path, "Ada\tB-person\n\n\n\t\nmet\tO\n")
+    assert [example.source for example in read(path)] == [f"{path}:1", f"{path}:5"]
+    path = file(tmp_path, ADA + "\n" + ADA)
+    assert [example.source for example in read(path)] == [f"{path}:1", f"{path}:3"]
+    path = file(tmp_path, '[{"text": "a",\n"entities": []},\n\n {"text": "b", "entities": []}\n]')
+    assert [example.source for example in read(path, "cmeee")] == [f"{path}:1", f"{path}:4"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
+    assert read(file(tmp_path, b"\xef\xbb\xbf" + ADA.encode()))[0].entities == PEOPLE
+
+
+def test_only_newlines_end_a_line(tmp_path):
+    text = "one\u2028two\x85\x0cthree"
+    content = json.dumps({"text": text, "spans": [{"start": 4, "end": 7, "label": "n"}]}, ensure_ascii=False)
+    assert read(file(tmp_path, content + "\n"))[0].text == text
+    assert [example.text for example in read(file(tmp_path, "a\u2028b\tO\nc\tO\n"))] == ["a\u2028b c"]
+
+
+def test_documents_and_other_columns_of_conll_2003(tmp_path):
+    path = file(tmp_path, "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n")
+    examples = read(path, columns=[3])
+    assert [example.text for example in examples] == ["EU rejects", "Peter"]
+    assert labels_of(examples) == ("ORG", "PER")
+    with pytest.raises(ValueError, match=r"columns must be numbers from 1 to 3, got \[4\]"):
+        read(path, columns=[4])
+    with pytest.raises(ValueError, match=r"columns must be numbers from 1 to 3, got \[\]"):
+        read(path, columns=[])
+
+
+def test_a_document_mark_parts_sentences_without_an_empty_line(tmp_path):
+    path = file(tmp_path, "-DOCSTART- O\nAda B-per\nmet O\n-DOCSTART- O\nBob B-per\n")
+    assert [example.text for example in read(path)] == ["Ada met", "Bob"]
+
+
+def test_only_spaces_and_tabs_part_cells(tmp_path):
+    """No-break and ideographic spaces belong to tokens."""
+    assert read(file(tmp_path, "a\u00a0b B-x\nc\u3000 O\n"))[0].text == "a\u00a0b c\u3000"
+    with pytest.raises(ValueError, match=r":2: token must not be empty or only white space, got '\\u3000'"):
+        read(file(tmp_path, "a B-x\n\u3000 O\n"))
+
+
+def test_a_comment_sign_is_a_token_where_tokens_are_not_counted(tmp_path):
+    assert read(file(tmp_path, "#\tB-x\nA\tO\n"))[0].entities == (Entity(0, 1, "x"),)
+
+
+def test_labels_allow_what_they_hold(tmp_path):
+    assert read(file(tmp_path, ADA), labels=["person", "place"])[0].entities == PEOPLE
+
+
+def test_a_format_that_does_not_exist(tmp_path):
+    message = "format must be one of cluener, cmeee, conll, spans, tokens, or None to tell it .*, got 'csv'"
+    with pytest.raises(ValueError, match=message):
+        read(file(tmp_path, ADA), "csv")
+
+
+def test_examples_compare_by_value():
+    assert Example("a", (), "f:1") == Example("a", (), "f:1") and hash(Entity(0, 1, "x")) == hash(Entity(0, 1, "x"))
+
+
+def nested_pairs(examples: list[Example]) -> int:
+    """Pairs of entities of one text of which one lies in the other."""
+    return sum(
+        a.start <= b.start and b.end <= a.end
+        for example in examples
+        for a in example.entities
+        for b in example.entities
+        if (a.start, -a.end, a.label) < (b.start, -b.end, b.label)
+    )
+
+
+# Sentences, entities and nested pairs of the three sets: counted by a script that shares no code with phasor. Those of
+# the CMeEE sample: counted by hand.
+COUNTS = [
+    ("cluener2020/train.json", 10748, 23971, 10, 2),
+    ("cluener2020/dev.json", 1343, 3072, 10, 0),
+    ("cmeee_sample/train.json", 2, 6, 3, 2),
+    ("cmeee_sample/dev.json", 1, 4, 2, 2),
+    ("wnut17/train.conll", 3394, 1975, 6, 0),
+    ("wnut17/dev.conll", 1009, 836, 6, 0),
+    ("wnut17/test.conll", 1287, 1079, 6, 0),
+    ("germeval2014/dev.iob2", 2200, 2886, 12, None),
+    pytest.param("germeval2014/test.iob2", 5100, 6693, 12, None, marks=pytest.mark.slow),
+    pytest.param("germeval2014/train.iob2", 24000, 31545, 12, 2467, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("name, sentences, entities, types, nested", COUNTS)
+def test_real_data_sets_have_their_counts(shared_data, name, sentences, entities, types, nested):
+    examples = read(shared_data / "ner" / name)
+    assert len(examples) == sentences
+    assert sum(len(example.entities) for example in examples) == entities
+    assert len(labels_of(examples)) == types
+    assert nested is None or nested_pairs(examples) == nested
+
+
+def test_cluener_agrees_with_its_own_surfaces(shared_data):
+    path = shared_data / "ner/cluener2020/dev.json"
+    for line, example in zip(path.read_text(encoding="utf-8").splitlines(), read(path), strict=True):
+        stated = {(s, name) for name, surfaces in json.loads(line)["label"].items() for s in surfaces}
+        assert {(example.text[e.start : e.end], e.label) for e in example.entities} == stated
+
+
+def test_texts_of_tokens_can_be_split_again(shared_data):
+    path = shared_data / "ner/wnut17/test.conll"
+    tokens = [line.split("\t")[0] for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    assert [token for example in read(path) for token in example.text.split(" ")] == tokens

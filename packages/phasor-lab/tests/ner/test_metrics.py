@@ -1,0 +1,158 @@
+"""Measures, against counts made by hand and against seqeval and nervaluate."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from phasor.encodings.heads import Span
+from phasor_lab.ner import make_tokenizer
+from phasor_lab.ner.data import Entity, Example, Prediction, align, merge, read
+from phasor_lab.ner.data.windows import _crossing
+from phasor_lab.ner.metrics import Score, evaluate
+from steps import counted_steps
+
+from .outside import nervaluate_strict, seqeval_score
+
+ORG, PER, LOC = "org", "per", "loc"
+
+
+def test_by_hand():
+    gold = [[Entity(0, 3, PER), Entity(8, 11, PER)], [Entity(0, 5, LOC)], []]
+    predicted = [[Entity(0, 3, PER), Entity(8, 12, PER)], [Entity(0, 5, ORG)], [Entity(2, 3, PER)]]
+    scores = evaluate(gold, predicted)
+    assert scores.overall == Score(correct=1, predicted=4, gold=3)
+    assert (scores.overall.precision, scores.overall.recall) == (1 / 4, 1 / 3)
+    assert scores.overall.f1 == pytest.approx(2 / 7, rel=1e-15)  # 2 / (4 + 3)
+    assert scores.labels == {LOC: Score(0, 0, 1), ORG: Score(0, 1, 0), PER: Score(1, 3, 2)}
+    assert scores.confusion == {(None, PER): 2, (LOC, ORG): 1, (PER, None): 1, (PER, PER): 1}
+
+
+def test_the_same_span_in_another_text_is_another():
+    assert evaluate([[Entity(0, 3, PER)], []], [[], [Entity(0, 3, PER)]]).overall == Score(0, 1, 1)
+
+
+def test_repetitions_and_orders_do_not_matter():
+    gold = [[Entity(0, 3, PER), Entity(4, 5, LOC)]]
+    predicted = [[Prediction(4, 5, LOC, 0.6), Prediction(0, 3, PER, 0.9), Prediction(0, 3, PER, 0.8)]]
+    assert evaluate(gold, predicted).overall == Score(2, 2, 2)
+
+
+def test_nothing_is_zero():
+    scores = evaluate([[], []], [[], []])
+    assert scores.overall == scores.nested == Score(0, 0, 0)
+    assert (scores.overall.precision, scores.overall.recall, scores.overall.f1) == (0.0, 0.0, 0.0)
+    assert (scores.labels, scores.confusion) == ({}, {})
+    assert evaluate([[Entity(0, 1, PER)]], [[]]).overall.f1 == evaluate([[]], [[Entity(0, 1, PER)]]).overall.f1 == 0.0
+
+
+def test_nested_entities_apart():
+    outer, inner, alone, cross = Entity(0, 10, ORG), Entity(0, 4, LOC), Entity(20, 25, PER), Entity(22, 27, PER)
+    gold = [[outer, inner, alone, cross]]  # crossing entities are not nested
+    assert evaluate(gold, gold).nested == Score(2, 2, 2)
+    assert evaluate(gold, [[inner]]).nested == Score(1, 1, 2)  # found, although it lies in nothing predicted
+    wrong = Entity(1, 3, PER)
+    assert evaluate(gold, [[inner, wrong]]).nested == Score(1, 2, 2)  # wrong, and it lies in a prediction
+    assert evaluate(gold, [[alone, Entity(21, 22, PER)]]).nested == Score(0, 1, 2)  # alone is true: not held against it
+    assert evaluate(gold, [[Entity(30, 31, PER)]]).nested == Score(0, 0, 2)
+    assert evaluate([[Entity(0, 4, ORG), Entity(0, 4, LOC)]], [[]]).nested == Score(0, 0, 2)  # one span, two labels
+    assert evaluate([[outer], [inner]], [[outer], [inner]]).nested == Score(0, 0, 0)  # in different texts
+
+
+def test_confusion_pairs_what_has_one_span():
+    gold = [[Entity(0, 4, ORG), Entity(0, 4, LOC), Entity(5, 6, PER)]]
+    predicted = [[Entity(0, 4, LOC), Entity(0, 4, PER), Entity(5, 6, LOC), Entity(5, 6, ORG)]]
+    assert evaluate(gold, predicted).confusion == {(LOC, LOC): 1, (ORG, PER): 1, (PER, LOC): 1, (None, ORG): 1}
+
+
+def test_confusion_adds_up():
+    gold, predicted = random_texts(50, nested=True), random_texts(50, nested=True)
+    scores = evaluate(gold, predicted)
+    for label, score in scores.labels.items():
+        assert sum(n for (true, _), n in scores.confusion.items() if true == label) == score.gold
+        assert sum(n for (_, found), n in scores.confusion.items() if found == label) == score.predicted
+        assert scores.confusion.get((label, label), 0) == score.correct
+
+
+def test_lists_of_two_lengths():
+    with pytest.raises(ValueError, match="predicted must have one list of entities a text, 1 as gold has, got 0"):
+        evaluate([[]], [])
+
+
+def random_texts(texts: int, *, nested: bool) -> list[list[Entity]]:
+    """Entities on 30 characters; without ``nested`` no two overlap."""
+    lists = []
+    for _ in range(texts):
+        edges = sorted(random.sample(range(31), 8))
+        pairs = list(pairwise(edges))
+        chosen = [Entity(*pair, random.choice([ORG, PER, LOC])) for pair in pairs if random.random() < 0.6]
+        if nested:
+            chosen += [Entity(edges[0], edges[4], ORG), Entity(edges[2], edges[3], PER)]
+        lists.append(sorted(set(chosen)))
+    return lists
+
+
+def changed(gold: list[list[Entity]]) -> list[list[Entity]]:
+    """Predictions: some missed, some of another label, some with another end (still flat if gold was)."""
+    random.seed(1)
+    predicted = []
+    for entities in gold:
+        kept = [e for e in entities if random.random() < 0.8]
+        kept = [Entity(e.start, e.end, random.choice([e.label] * 3 + [PER])) for e in kept]
+        kept = [Entity(e.start, max(e.start + 1, e.end - (random.random() < 0.2)), e.label) for e in kept]
+        predicted.append(sorted(set(kept)))
+    return predicted
+
+
+def test_flat_entities_score_as_in_seqeval():
+    gold = random_texts(200, nested=False)
+    predicted = changed(gold)
+    scores = evaluate(gold, predicted)
+    expected = seqeval_score(gold, predicted, length=30)
+    assert 0.3 < scores.overall.f1 < 0.9
+    for name, score in {"micro avg": scores.overall, **scores.labels}.items():
+        found = (score.precision, score.recall, score.f1, score.gold)
+        assert found == pytest.approx(
+            [expected[name][k] for k in ("precision", "recall", "f1-score", "support")], rel=1e-12
+        )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_entities_score_as_in_nervaluate_strict(nested):
+    gold = random_texts(200, nested=nested)
+    predicted = changed(gold)
+    scores = evaluate(gold, predicted)
+    overall, labels = nervaluate_strict(gold, predicted, [LOC, ORG, PER])
+    assert (scores.overall.correct, scores.overall.predicted, scores.overall.gold) == overall
+    assert {name: (s.correct, s.predicted, s.gold) for name, s in scores.labels.items()} == labels
+
+
+def test_wnut_scores_as_in_seqeval_and_nervaluate(shared_data):
+    gold = [list(example.entities) for example in read(shared_data / "ner/wnut17/dev.conll")[:300]]
+    predicted = [[e for i, e in enumerate(row) if i % 4] + [Entity(0, 1, "person")] * (not row) for row in gold]
+    scores = evaluate(gold, predicted).overall
+    overall, _ = nervaluate_strict(gold, predicted, sorted({e.label for row in gold for e in row}))
+    assert (scores.correct, scores.predicted, scores.gold) == overall
+    expected = seqeval_score(gold, predicted, length=1 + max(e.end for row in gold for e in row))["micro avg"]
+    assert (scores.precision, scores.recall) == pytest.approx((expected["precision"], expected["recall"]), rel=1e-12)
+
+
+def test_work_grows_with_the_entities_of_a_text_not_with_their_pairs():
+    tokenizer = make_tokenizer("bytes", [])
+
+    def work(count):
+        entities = [Entity(5 * i, 5 * i + 4, PER) for i in range(count)]
+        text = " ".join(["anna"] * count)
+        with counted_steps() as scoring:
+            assert evaluate([entities], [entities]).nested == Score(0, 0, 0)
+        with counted_steps() as crossing:
+            assert _crossing(entities) == 0
+        with counted_steps() as aligning:
+            windows, _ = align([Example(text, (), "f:1")], tokenizer, [PER], max_length=20, stride=5)
+        found = [[Span(0, first, first, 0.9) for first in range(20)] for _ in windows]
+        with counted_steps() as merging:
+            assert len(merge(windows, found, [PER], examples=1)[0]) == len(text)
+        return {"scoring": scoring, "crossing": crossing, "aligning": aligning, "merging": merging}
+
+    few, many = work(500), work(2000)
+    assert {name: many[name].count / few[name].count < 6 for name in many} == dict.fromkeys(many, True), (few, many)

@@ -1,0 +1,380 @@
+"""Which pairs a model uses, by two ways to stop them; heads of planted kinds; where the costs are looked for."""
+
+import json
+import math
+import os
+import shutil
+import sys
+
+import pytest
+import torch
+
+from house import PYTHONPATH
+
+pytest.importorskip("transformers")
+
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+)
+
+import limited
+import phasor
+from doctor.declared import HERE, folder
+from integrations.models import SIZES, causal
+from phasor_lab.running.model import AT_ONCE, RunningModel
+from phasor_lab.running.windows import windows_of
+from phasor_lab.studying import Place, study
+from phasor_lab.studying.heads import by_distance, head_use
+from phasor_lab.studying.html import html_page
+from phasor_lab.studying.pairs import pair_uses
+from phasor_lab.studying.places import SPLIT, costs
+from phasor_lab.studying.rotated_back import check_route, loss_without
+
+TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
+TOKENS = torch.tensor(list(TEXT.read_bytes()))
+LENGTH = 64
+SMALL = {"vocab_size": 96, "n_embd": 8, "n_layer": 1, "n_head": 1}
+SPEC = phasor.RotarySpec(head_dim=16)
+OWN = SPEC.inv_freq()
+PLACES = torch.arange(LENGTH)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return folder("plain", {}, tmp_path_factory.mktemp("study") / "m")
+
+
+@pytest.fixture
+def model(place):
+    return AutoModelForCausalLM.from_pretrained(place).eval()
+
+
+def unused(model, pairs):
+    """Rows of q for these pairs become zero in every head and layer, so that no angle of theirs reaches a score."""
+    for layer in model.model.layers:
+        layer.self_attn.q_proj.weight.data.view(2, 2, 16, -1)[:, :, pairs] = 0.0  # heads, halves, pairs
+    return model
+
+
+def pairs_of(model, rows):
+    running = RunningModel(model)
+    with running.with_frequencies(running.own(128), running.factors(128)):
+        loss = running.loss(rows)
+    return pair_uses(running, rows, loss, lambda: None)
+
+
+def test_a_pair_that_the_weights_do_not_use_is_named(model):
+    rows = windows_of("tokens", TOKENS, 128, 6)
+    assert set(range(4)) <= set(pairs_of(model, rows)[0].used)
+    (found,) = pairs_of(unused(model, [2, 5]), rows)
+    assert found.stopped[2] == found.stopped[5] == found.slowed[2] == 0.0 and {2, 5} <= set(found.unused)
+    assert {0, 1, 3} <= set(found.used) and sorted((*found.used, *found.unused)) == list(range(16))
+    assert found.wavelengths[0] == pytest.approx(2 * math.pi)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "glm", "cohere", "olmo2", "gpt_neox", "phi3", "gemma3"])
+def test_rotated_back_is_not_rotated(family):
+    """Of all layers at once, and layer by layer and pair by pair as by the model's own tables; keys may be shared.
+
+    Gemma 3 has a rotation for each of its two layers, the others one layer, so both ways change the same.
+    """
+    layers = 2 if family == "gemma3" else 1
+    model = causal(family, num_hidden_layers=layers)
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)  # random weights of 0.02 would attend evenly
+    running = RunningModel(model)
+    rows = torch.randint(3, 96, (4, LENGTH + 1), generator=torch.Generator().manual_seed(0))
+    own = running.own(LENGTH)
+    assert len(own) == layers and [rotation.layers for rotation in running.rotations] == [(i,) for i in range(layers)]
+    check_route(running, rows, own)
+    plain = running.loss(rows)
+    for layer, frequencies in enumerate(own):
+        for pair in range(0, len(frequencies), 2):
+            for speed in (0.0, 0.5):
+                changed = [values.clone() for values in own]
+                changed[layer][pair] *= speed
+                with running.with_frequencies(changed, running.factors(LENGTH)):
+                    theirs = running.loss(rows)
+                back = [values * (1 - speed) for values in own]
+                ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
+                assert ours == pytest.approx(theirs, abs=2e-5), (layer, pair, speed)
+    assert running.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(
+    "family, changes",
+    [("llama", {"rope_parameters": YARN}), ("llama", {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}),
+     ("gemma3", {"num_hidden_layers": 2})],
+)  # fmt: skip
+def test_a_model_that_is_given_its_own_frequencies_stays_what_it_is(family, changes):
+    """With the factor on cos and sin, in windows beyond the trained length too, which it never saw before."""
+    model = causal(family, **changes)
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)
+    rows = torch.randint(3, 96, (3, LENGTH + 1), generator=torch.Generator().manual_seed(0))
+    running = RunningModel(model)
+    kept = {name: getattr(running.module, name) for name in ("rope_type", "inv_freq") if hasattr(running.module, name)}
+    own, factors = running.own(LENGTH), running.factors(LENGTH)
+    with running.with_frequencies([0 * values for values in own], factors):
+        stopped = running.loss(rows)
+    with running.with_frequencies(own, factors):
+        given = running.loss(rows)
+    assert all(getattr(running.module, name) is value for name, value in kept.items())
+    with torch.no_grad():
+        logits = model(rows[:, :-1], use_cache=False).logits
+    plain = float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()))
+    assert given == pytest.approx(plain, abs=2e-5) and abs(stopped - plain) > 1e-3
+
+
+def test_losses_of_many_windows_are_those_of_each(model):
+    """More windows than one forward pass holds, the last pass with fewer; whole windows, and their ends alone."""
+    rows = windows_of("tokens", TOKENS, 30, 300)
+    assert len(rows) == 300 > AT_ONCE // 31
+    running = RunningModel(model)
+    whole, ends = running.token_losses(rows), running.token_losses(rows, last=4)
+    assert whole.shape == (300, 30) and torch.allclose(ends, whole[:, -4:], atol=1e-5)
+    for row in (0, AT_ONCE // 31 - 1, AT_ONCE // 31, 299):
+        with torch.no_grad():
+            logits = model(rows[row : row + 1, :-1], use_cache=False).logits[0]
+        theirs = torch.nn.functional.cross_entropy(logits, rows[row, 1:], reduction="none")
+        assert torch.allclose(whole[row], theirs.double(), atol=1e-5)
+
+
+def test_heads_that_share_keys_are_described_by_their_own():
+    """Four heads of q on two of k: those of the first look one token back, those of the second at nothing."""
+    model = causal("llama", num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                   attention_bias=True)  # fmt: skip
+    attention, ones = model.model.layers[0].self_attn, torch.ones(1, 1, 1, 16)
+    back = phasor.rotate(ones, ones, torch.tensor([-1]), phasor.read_config(model.config).layers[0])[0].flatten()
+    for projection, biases in ((attention.q_proj, [back] * 4), (attention.k_proj, [ones.flatten(), 0 * back])):
+        projection.weight.data.zero_()
+        projection.bias.data.copy_(torch.cat(biases) * 12)
+    found = study(model, TOKENS[:1000] % 96, length=LENGTH, budget=1)
+    assert [use.kind for use in found.heads] == ["previous token"] * 2 + ["everything"] * 2
+    highest = 12 * 12 * 16 / 4  # of two vectors of 16 twelves, over the root of 16
+    for use in found.heads:
+        expected = highest if use.head < 2 else 0.0
+        assert (max(use.score), use.score[1]) == (pytest.approx(expected, rel=1e-5),) * 2
+        assert sum(use.k_energy) == pytest.approx(12 * 12 * 16 if use.head < 2 else 0.0, rel=1e-5)
+
+
+def test_a_layer_without_rotation_has_no_cost():
+    """SmolLM3: `no_rope_layers` says 0 for the layer that does not rotate."""
+    torch.manual_seed(1)
+    model = SmolLM3ForCausalLM(SmolLM3Config(**SIZES, no_rope_layers=[1, 0])).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(3.0)
+    found = study(model, torch.randint(3, 96, (2000,), generator=torch.Generator().manual_seed(0)), length=32, budget=2)
+    assert {cost.place.layer for cost in found.places} == {0} and found.places[0].worth > 1e-4
+    assert found.rotations[0].layers == (0,) and {use.layer for use in found.heads} == {0, 1}
+    assert "no rotation" in str(found) and "Layers without rotation" in html_page(found, "m")
+
+
+def test_heads_of_one_place_are_changed_alone(model):
+    """Stopping both heads of a layer one after the other is not stopping one: the other keeps its output."""
+    running, rows = RunningModel(model), windows_of("tokens", TOKENS, LENGTH, 4)
+    own = running.own(LENGTH)
+    model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
+    plain = running.loss(rows)
+    assert loss_without(running, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
+    assert loss_without(running, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
+        loss_without(running, rows, own, Place(1, None, 0, 16)), abs=1e-6
+    )
+
+
+def rotated(x):
+    return phasor.rotate(x[:, None], x[:, None], PLACES, SPEC)[0][:, 0]
+
+
+def looking(back):
+    """q and k whose scores are largest at one distance: all tokens hold the same content, q's ``back`` places ago."""
+    u = torch.ones(2, LENGTH, 16)
+    q = phasor.rotate(u[:, None], u[:, None], PLACES - back, SPEC)[0][:, 0]
+    return 6 * q, rotated(u)
+
+
+def used(q, k, scale=1.0):
+    causal_mask = torch.full((LENGTH, LENGTH), -math.inf).triu(1)
+    weights = ((q @ k.mT) * scale + causal_mask).softmax(-1)
+    return head_use(0, 0, q, k, weights, scale, SPEC, OWN)
+
+
+@pytest.mark.parametrize(
+    "back, kind", [(0, "itself"), (1, "previous token"), (2, "2 tokens back"), (5, "5 tokens back")]
+)
+def test_a_head_that_looks_a_fixed_way_back_is_named_and_position_decides_it(back, kind):
+    found = used(*looking(back))
+    assert found.kind == kind and max(range(20), key=found.score.__getitem__) == back
+    assert found.position > 0.999 and found.mass[back] > 0.5
+
+
+def test_heads_that_look_at_the_start_at_everything_and_at_content():
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(2, LENGTH, 16, generator=generator) for _ in range(2))
+    assert used(q, k, 1e-4).kind == "everything"
+    assert used(rotated(q), rotated(k), 1.0).kind == "mixed"
+    first = torch.zeros(2, LENGTH, 16)
+    first[:, 0, 7] = 40.0  # of the slowest pair, which hardly rotates
+    start = used(rotated(torch.ones(2, LENGTH, 16)), rotated(first))
+    assert start.kind == "start" and start.start > 0.99 and start.content > 0.9
+    slow = torch.cat([torch.zeros(2, LENGTH, 7), torch.ones(2, LENGTH, 1)], -1).repeat(1, 1, 2)
+    found = used(rotated(q * slow), rotated(k * slow))  # 64 tokens are 0.02 of a radian
+    assert (  # the rest is chance: far distances are means of a few products
+        found.content > 0.95 and found.q_energy[:7] == (0.0,) * 7 and found.q_energy[7] == pytest.approx(2.0, rel=0.3)
+    )
+    fast = slow.flip(-1).roll(0)
+    assert used(rotated(q * fast), rotated(k * fast)).both > 0.8  # content that is turned at every step
+    assert found.position + found.content + found.both == pytest.approx(1.0)
+
+
+def test_the_mean_at_each_distance():
+    x = torch.arange(9.0).view(1, 3, 3)
+    assert by_distance(x).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_the_dearest_places_are_split_first_within_the_budget():
+    """One pair of one head costs; its place is the last of 2 + 3 + 2 * 3 measured ones, and others are not split."""
+
+    def cost(place, speed):
+        dear = place.layer == 1 and place.head in (None, 2) and place.first <= 5 < place.last
+        return (1.0 - speed) if dear else SPLIT / 2
+
+    layers = {0: (3, 8), 1: (3, 8)}
+    places = costs(cost, layers, 100)
+    assert [c.place for c in places[-2:]] == [Place(1, 2, 4, 5), Place(1, 2, 5, 6)] and len(places) == 11
+    assert (places[-1].stopped, places[-1].slowed) == (1.0, 0.5)
+    assert [len(costs(cost, layers, n)) for n in (1, 4, 7, 11, 50)] == [1, 4, 7, 11, 11]
+
+
+def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
+    before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
+    told = []
+    found = study(model, TOKENS[:8000], length=LENGTH, budget=20, tell=lambda done, most: told.append((done, most)))
+    after = dict((*model.state_dict().items(), *model.named_buffers()))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert told == [(i, 16 + 20) for i in range(1, 16 + 20 + 1)]  # pairs and places
+    assert len(found.heads) == 4 and len(found.places) == 20 and "position, content, both" in str(found)
+    assert 256 <= found.trained.tokens < 512  # the length that it was trained for
+    whole = found.cost_of(1, 0, 0).place
+    assert whole.layer == 1 and whole.head in (0, None)
+    data = json.loads(json.dumps(found.to_dict()))
+    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["places"][0]["layer"] == 0
+    page = html_page(found, "<model>")
+    assert "&lt;model&gt;" in page and page.count("<button") == 4 and "http" not in page
+    none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
+    assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
+    assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0-15 (" in str(none)
+
+
+def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):
+    found = study(model, TOKENS[:1000], length=LENGTH, budget=1)
+    assert found.cost_of(0, 0, 0).place.layer == 0 and found.cost_of(1, 0, 0) is None
+    assert str(found).count("not tried") == 4 and html_page(found, "m").count("not tried") == 2
+
+
+def test_models_that_cannot_be_followed(model):
+    model.config.rope_parameters["rope_theta"] = 100.0  # not what the running module has
+    with pytest.raises(ValueError, match=r"model must rotate q and k as its config says: .*phasor doctor"):
+        study(model, TOKENS, length=LENGTH)
+    for other, message in (
+        (torch.nn.Linear(2, 2), "model must be a transformers model with a config, got Linear"),
+        (GPT2LMHeadModel(GPT2Config(**SMALL)).eval(), "gpt2 uses learned absolute positions; it has no"),
+        (causal("gptj", rotary_dim=8), "model must form its cos and sin in one module with inv_freq, got 0 of them"),
+        (causal("llama").model, "model must give the logits of the next token, and LlamaModel has no head for them"),
+        (causal("llama").train(), r"model must be in evaluation mode.*model.eval\(\)"),
+        (causal("llama", num_hidden_layers=1).eval(), None),
+        (
+            BidirectionalLlama(causal("llama").config).eval(),
+            "BidirectionalLlama a token sees later ones; give a causal",
+        ),
+    ):
+        if message is None:
+            other.lm_head.weight.data.fill_(torch.nan)
+            message = r"the loss of the model must be a number, got nan at 64 tokens; look for weights"
+        with pytest.raises(ValueError, match=message) as error:
+            study(other, TOKENS % 96, length=LENGTH)
+        assert str(error.value).count("\n") == 0
+
+
+def test_texts_that_do_not_do():
+    model = causal("llama")
+    for tokens, options, message in (
+        (
+            TOKENS[:100] % 96,
+            {"length": 10_000},
+            "tokens must be at least 20001 for two windows of 10000, got 100; give",
+        ),
+        (TOKENS[:100] % 96, {}, "tokens must be at least 1025 for two windows of 512, got 100; .* a shorter length"),
+        (TOKENS, {"length": 32}, "tokens must be below the vocabulary of the model, 96, got 1"),
+        (TOKENS[:90] % 96, {"length": 16}, "tokens must have at least 97 tokens, got 90"),
+        (TOKENS[None], {"length": 16}, r"tokens must be whole numbers \[n\], got torch.int64 \[1, 16000\]"),
+        ([1, 2], {"length": 16}, r"tokens must be whole numbers \[n\], got list"),
+        (TOKENS % 96, {"length": 16, "budget": 0}, "budget must be an integer of at least 1, got 0"),
+        (TOKENS % 96, {"length": 0}, "length must be an integer of at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            study(model, tokens, **options)
+
+
+def test_a_model_that_memory_does_not_hold_is_refused_before_it_is_loaded(place, phasor, monkeypatch):
+    monkeypatch.setattr("phasor.tools.doctor.memory.free_memory", lambda: 10**6)
+    monkeypatch.setattr("phasor.tools.doctor.loading._loaded", None)
+    code, _, err = phasor("study", place, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "977 KiB of memory are free; check" in err
+
+
+def test_a_missing_tokenizer_is_said_in_one_line(place, tmp_path, phasor):
+    copy = shutil.copytree(place, tmp_path / "m")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "vocab_size": 32000}))
+    code, _, err = phasor("study", copy, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "has no tokenizer that works" in err and "tokenizer.json" in err
+
+
+class BidirectionalLlama(LlamaForCausalLM):
+    """As some embedding models are: every token sees all."""
+
+    def forward(self, input_ids, **options):
+        return super().forward(input_ids, attention_mask=torch.zeros(1, 1, 1, input_ids.shape[1]), **options)
+
+
+def test_the_command(place, tmp_path, phasor):
+    text = tmp_path / "text.txt"
+    text.write_bytes(TEXT.read_bytes()[:3000])
+    code, out, err = phasor(
+        "study", place, "--text", text, "--length", "64", "--places", "4", "--html", tmp_path / "p.html"
+    )
+    assert (
+        code == 0
+        and not err
+        and "trained length, by the weights: about " in out
+        and "|q|^2" in out
+        and "looks at" in out
+        and f"wrote {tmp_path / 'p.html'}" in out
+    )
+    assert "all layers" in (tmp_path / "p.html").read_text()
+    code, out, _ = phasor("study", place, "--text", text, "--length", "64", "--places", "2", "--json")
+    assert code == 0 and len(json.loads(out)["rotations"][0]["stopped"]) == 16
+    code, _, err = phasor("study", tmp_path, "--text", TEXT)
+    assert code == 2 and err.count("\n") == 1 and "config.json" in err
+
+
+@pytest.mark.slow
+def test_two_processes_print_what_one_prints(place, tmp_path):
+    """To the byte: each has its share of the windows, and their losses are added in one order."""
+    text = tmp_path / "text.txt"
+    text.write_bytes(TEXT.read_bytes()[:6000])
+    words = ["-m", "phasor", "study", str(place), "--text", str(text), "--length", "64", "--places", "6", "--json"]
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))
+    assert one == two and json.loads(one)["trained"]["tokens"] >= 181

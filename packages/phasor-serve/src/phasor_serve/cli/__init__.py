@@ -1,0 +1,1 @@
+"""Commands that `phasor` finds by the entry points of this package."""
