@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from phasor.kernels import check_name
+from phasor.rotary.kernels import check_name
 from phasor.support.checks import whole
 from phasor.support.cores import cores
 
