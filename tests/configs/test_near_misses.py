@@ -10,11 +10,9 @@ from outcomes import outcome, read_and_judged
 
 from phasor import ModelRotary, read_config, read_parts
 from phasor.configs import Reason, Refused
-from phasor.rotary.axes import InterleavedSections
 from phasor.rotary.scaling import Proportional
 
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "rope_theta": 1e4}
 SHARES = {"rope_type": "proportional", "rope_theta": 1e4}
 
 
@@ -22,27 +20,6 @@ def refusal(data: dict[str, Any], part: str | None = None) -> Refused:
     with pytest.raises(Refused) as caught:
         read_config(data, part)
     return caught.value
-
-
-@pytest.mark.parametrize("value", [False, None, 1.0, 0, {}, [], "default", True])
-@pytest.mark.parametrize(
-    ("slip", "meant"),
-    [
-        ("truncat", "truncate"),
-        ("beta_slw", "beta_slow"),
-        ("Beta_Fast", "beta_fast"),
-        ("mscale_al_dim", "mscale_all_dim"),
-    ],
-)
-def test_a_slip_of_a_key_of_the_scaling_is_refused_whatever_its_value(slip: str, meant: str, value: Any) -> None:
-    error = refusal({**LLAMA, "rope_parameters": {**YARN, slip: value}})
-    assert (error.reason, error.keys) == (Reason.UNREAD, (f"rope_parameters.{slip}",)) and meant in str(error)
-
-
-@pytest.mark.parametrize("value", [False, None, 1.0, 0, {}, [], True])
-@pytest.mark.parametrize("slip", ["use_rop", "rope_thet", "rope-theta", "num_attention_head", "partial_rotary_facto"])
-def test_a_slip_of_a_key_of_a_config_is_refused_whatever_its_value(slip: str, value: Any) -> None:
-    assert refusal({**LLAMA, slip: value}).keys == (slip,)
 
 
 @pytest.mark.parametrize(
@@ -66,24 +43,6 @@ def test_proportional_scaling_takes_its_share_from_beside_the_dictionary(data: d
     assert outcome(data).kind == "EQUAL"
 
 
-@pytest.mark.parametrize(
-    ("composite", "part", "inner"),
-    [
-        ("llama4", "text_config", "mistral"),
-        ("llama4", "text_config", "bert"),
-        ("llama4", "vision_config", "qwen2_vl_vision"),
-        ("qwen2_5_omni_thinker", "text_config", "llama"),
-        ("step3p7", "text_config", "mistral"),
-        ("blt", "encoder_config", "llama"),
-    ],
-)
-def test_a_part_of_another_class_than_its_composite_has_is_refused(composite: str, part: str, inner: str) -> None:
-    """transformers builds the composite's own class, whatever the part calls itself."""
-    data = {"model_type": composite, part: {"model_type": inner}}
-    error = refusal(data, part)
-    assert (error.reason, error.keys) == (Reason.CONTRADICTION, (f"{part}.model_type", "model_type"))
-
-
 @pytest.mark.parametrize(("composite", "inner"), [("llava", "mistral"), ("qwen3_asr", "qwen2"), ("voxtral", "qwen3")])
 def test_a_part_may_be_of_any_class_where_the_composite_asks_it(composite: str, inner: str) -> None:
     assert outcome({"model_type": composite, "text_config": {"model_type": inner}}).kind == "EQUAL"
@@ -95,12 +54,6 @@ def test_an_empty_dictionary_is_stated_and_null_is_not(value: Any, scaled: bool)
     data = {"model_type": "gpt_oss", "num_hidden_layers": 2, "rope_parameters": value}
     assert all((spec.scaling is not None) == scaled for spec in read_config(data).distinct)
     assert outcome(data).kind == "EQUAL"
-
-
-@pytest.mark.parametrize("value", [1.0, 1, False, {}, []])
-def test_what_asks_for_nothing_elsewhere_is_no_neutral_base(value: Any) -> None:
-    """transformers sets any key as an attribute, also the base that its classes have."""
-    assert refusal({**LLAMA, "default_theta": value}).keys == ("default_theta",)
 
 
 DOTS3 = {"model_type": "dots3_note_text", "num_hidden_layers": 8}
@@ -131,19 +84,6 @@ KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and posi
 def test_what_transformers_reads_is_not_refused(data: dict[str, Any]) -> None:
     parts, found = read_and_judged(data)
     assert found.kind == "EQUAL" and not any(isinstance(p, str) and p.startswith("not read") for p in parts.values())
-
-
-def test_sections_that_do_not_take_turns_are_those_of_the_code_with_a_note() -> None:
-    """``freqs_t[..., offset : 3 * section : 3]`` is overwritten for height and width; the rest stays time."""
-    model = read_config({"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [16, 24, 24]}})
-    assert [spec.axes for spec in model.distinct] == [InterleavedSections((22, 21, 21))]
-    assert any("[16, 24, 24]" in note for note in model.notes)
-
-
-def test_dual_chunk_attention_is_not_passed_over() -> None:
-    """vLLM rotates by chunks if it is there; transformers does not know it."""
-    error = refusal({"model_type": "qwen2", "dual_chunk_attention_config": {"chunk_size": 8192}})
-    assert error.keys == ("dual_chunk_attention_config",)
 
 
 def test_every_refusal_of_a_part_carries_its_reason() -> None:

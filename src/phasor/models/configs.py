@@ -148,10 +148,8 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
     old, new = read_part(tree, path).with_angles("exact"), model.with_angles("exact")
     differs, why = first_difference(old, new), ""
     if differs and path in tree.sub_models:
-        raise ValueError(
-            f"part {path!r} has no keys of its own: {differs.what}; it follows the attention beside it, so write "
-            f"part={tree.sub_models[path]!r}"
-        )
+        follows = f"it follows the attention beside it, so write part={tree.sub_models[path]!r}"
+        raise ValueError(f"part {path!r} has no keys of its own: {differs.what}; {follows}")
     if differs and len(old.layers) == len(new.layers) and new.distinct:
         try:
             _write(tree, path, old, new)
@@ -160,9 +158,8 @@ def write_config(model: ModelRotary, like: Source, part: str | None = None) -> d
             why = str(error)
     if differs:
         because = f" ({why})" if why else ""
-        raise NotWrittenError(
-            why or differs.what, f"like cannot say this model: {differs.what}{because}; {differs.out}"
-        )
+        said = f"like cannot say this model: {differs.what}{because}; {differs.out}"
+        raise NotWrittenError(why or differs.what, said)
     return tree.data
 
 
@@ -171,4 +168,4 @@ def _write(tree: ConfigTree, path: str, old: ModelRotary, new: ModelRotary) -> N
     row, before = tree.row(path), copy.deepcopy(data)
     write_part(row, data, dict(around.defaults) if around else {}, old, new)
     if row is not None and row.text:
-        repeat_above(tree.repeating(path), before, data)
+        repeat_above([tree.config(each) for each in tree.repeating(path)], before, data)

@@ -7,6 +7,7 @@ names are matched at their end; what stands before is the prefix, the same for a
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from ..rotary.spec import RotarySpec
 from .weights import Shapes, Weights, missing, named, pieces
@@ -59,10 +60,8 @@ def find_prefix(shapes: Shapes, weights: Weights, layers: Layers, *, heads: int,
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
-        raise ValueError(
-            f"shapes must have one model with {weights.attention[0]}, got it under {', '.join(map(repr, chosen))}; "
-            "give the shapes under one of them alone"
-        )
+        got = f"got it under {', '.join(map(repr, chosen))}; give the shapes under one of them alone"
+        raise ValueError(f"shapes must have one model with {weights.attention[0]}, {got}")
     nearest = min(lacking.values(), key=len)
     raise ValueError(f"shapes must have q and k of all {len(layers)} layers that rotate, and {nearest[0]} is missing")
 
@@ -90,12 +89,10 @@ def _stack(modules: dict[str, int], prefix: str, attention: str) -> list[str]:
 def _wide(weights: Weights, shapes: Shapes, at: str, layers: Layers, heads: int, kv_heads: int) -> bool:
     """Whether an attention has the heads of some layer."""
     for spec in {spec for spec in layers if spec is not None}:
-        try:
+        with suppress(ValueError):
             layout = pieces(weights, spec, shapes, at, heads=heads, kv_heads=kv_heads)
-        except ValueError:
-            continue
-        if any(len(piece.starts) == heads for piece in layout if piece.kind == "q"):
-            return True
+            if any(len(piece.starts) == heads for piece in layout if piece.kind == "q"):
+                return True
     return False
 
 
@@ -115,10 +112,8 @@ def attentions(names: Iterable[str], weights: Weights, layers: Layers, prefix: s
     for at, number in sorted(modules.items(), key=lambda pair: pair[1]):
         layer = number + (len(first) if weights.stacks == "after" and at not in first else 0)
         if layer >= len(layers) and len(set(layers)) > 1:
-            raise ValueError(
-                f"names must have no layer beyond the {len(layers)} of the config, which are not alike, got {at}; "
-                "leave it out"
-            )
+            beyond = f"names must have no layer beyond the {len(layers)} of the config, which are not alike"
+            raise ValueError(f"{beyond}, got {at}; leave it out")
         spec = layers[min(layer, len(layers) - 1)]
         if spec is not None:
             specs[at] = spec

@@ -7,7 +7,7 @@ the fields beside it change.
 
 import inspect
 import json
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -42,7 +42,7 @@ RULES = {
 AS_THEY_ARE = ("more", "defaults")  # fields with keys and values of configs
 
 
-class RowTable(MutableMapping[str, Row | Alias]):
+class RowTable(UserDict[str, Row | Alias]):
     """Rows by model type; those of the file are made when they are first asked for.
 
     >>> table = RowTable({"toy": {"is": "TextModel", "config": "ToyConfig", "axes": {"rule": "alternating"}}})
@@ -50,29 +50,15 @@ class RowTable(MutableMapping[str, Row | Alias]):
     ('ToyConfig', True)
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data, self._made = data, {name: None for name in data}  # type: dict[str, Any], dict[str, Any]
+    def __init__(self, stated: dict[str, Any]) -> None:
+        super().__init__(stated)
+        self.stated = stated
 
     def __getitem__(self, name: str) -> Row | Alias:
-        if self._made[name] is None:
-            self._made[name] = made(self._data[name], self._data)
-        row: Row | Alias = self._made[name]
-        return row
-
-    def __setitem__(self, name: str, row: Row | Alias) -> None:
-        self._made[name] = row
-
-    def __delitem__(self, name: str) -> None:
-        del self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._made
+        row: Any = self.data[name]
+        if isinstance(row, dict):
+            row = self.data[name] = made(row, self.stated)
+        return row  # type: ignore[no-any-return]
 
 
 def made(value: Any, rows: dict[str, Any]) -> Any:
@@ -85,8 +71,11 @@ def made(value: Any, rows: dict[str, Any]) -> Any:
         return tuple(made(each, rows) for each in value)
     if not isinstance(value, dict):
         return value
-    value = full(value, rows)
-    inside = {_key(key): each if key in AS_THEY_ARE else made(each, rows) for key, each in value.items()}
+    # words of a config may be numbers, which are no keys of JSON
+    inside: dict[Any, Any] = {
+        int(key) if key.isdecimal() else key: each if key in AS_THEY_ARE else made(each, rows)
+        for key, each in full(value, rows).items()
+    }
     if "is" in inside:
         return CLASSES[inside.pop("is")](**inside)
     if "rule" in inside:
@@ -95,22 +84,14 @@ def made(value: Any, rows: dict[str, Any]) -> Any:
     return inside
 
 
-def _key(name: str) -> Any:
-    """Words of a config may be numbers, which are no keys of JSON."""
-    return int(name) if name.isdecimal() else name
-
-
 def full(value: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
     """A dictionary without ``like``.
 
     >>> full({"like": "a", "x": 1}, {"a": {"is": "Names", "x": 0, "y": 2}})
     {'is': 'Names', 'x': 1, 'y': 2}
     """
-    return (
-        {**full(rows[value["like"]], rows), **{k: v for k, v in value.items() if k != "like"}}
-        if "like" in value
-        else value
-    )
+    own = {key: each for key, each in value.items() if key != "like"}
+    return {**full(rows[value["like"]], rows), **own} if "like" in value else own
 
 
 def as_data(value: Any) -> Any:

@@ -4,6 +4,7 @@ A converter that moves channels between pair layouts must move them in every ten
 projections, their biases, and the gains of norms on q and k. All of them, and nothing else.
 """
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -161,10 +162,8 @@ def pieces(weights: Weights, spec: RotarySpec, shapes: Shapes, at: str, *, heads
     """
     if lacking := missing(weights, shapes, at):
         raise ValueError(f"shapes must have {lacking}, and does not; is {at} an attention that rotates?")
-    projections = [piece for rows in weights.rows for piece in _of_rows(rows, spec, shapes, at, heads, kv_heads)]
-    norms: list[tuple[Kind, str]] = [("q", name) for name in weights.q_norms] + [
-        ("k", name) for name in weights.k_norms
-    ]
+    norms: list[tuple[Kind, str]] = [("q", n) for n in weights.q_norms] + [("k", n) for n in weights.k_norms]
+    projections = (piece for rows in weights.rows for piece in _of_rows(rows, spec, shapes, at, heads, kv_heads))
     return [*projections, *(piece for kind, norm in norms for piece in _of_norm(kind, norm, spec, shapes, at))]
 
 
@@ -179,43 +178,34 @@ def _of_rows(rows: Rows, spec: RotarySpec, shapes: Shapes, at: str, heads: int, 
             raise ValueError(f"shapes has {beside[0]} beside {name}: quantized or adapted weights; merge them first")
         if rows.axis == 0 and f"{module}bias" in shapes:
             tensors[f"{module}bias"] = "bias"
+    sizes = {"head_dim": spec.head_dim, "heads": heads, "kv_heads": kv_heads, "rotary_dim": spec.rotary_dim}
     for tensor, role in tensors.items():
         size = _size(tensor, shapes, rows.axis)
         try:
-            starts = rows.starts(
-                size,
-                head_dim=spec.head_dim,
-                heads=heads,
-                kv_heads=kv_heads,
-                rotary_dim=spec.rotary_dim,
-            )
+            starts = rows.starts(size, **sizes)
         except ValueError as error:
             raise ValueError(f"{at}.{error}") from None
         for letter, firsts in starts.items():
             inside = 0 if letter == "r" else _offset(spec)
-            yield Piece(
-                tensor, KINDS[letter], role, tuple(first + inside for first in firsts), spec.rotary_dim, rows.axis
-            )  # type: ignore[arg-type]
+            at_rows = tuple(first + inside for first in firsts)
+            yield Piece(tensor, KINDS[letter], role, at_rows, spec.rotary_dim, rows.axis)
 
 
 def _of_norm(kind: Kind, norm: str, spec: RotarySpec, shapes: Shapes, at: str) -> Iterator[Piece]:
     """Gains and shifts of the norm on q or k, as far as there are any."""
-    count = 0
-    while count == 0 or "{}" in norm:
-        names = [norm[:-1]] if norm.endswith(".") else [f"{norm}.weight", f"{norm}.bias"]
+    names = [norm[:-1]] if norm.endswith(".") else [f"{norm}.weight", f"{norm}.bias"]
+    for count in itertools.count():
         tensors = [t for t in (f"{at}.{name.format(count)}" for name in names) if t in shapes]
         for tensor in tensors:
             size, axis = _size(tensor, shapes, -1), len(shapes[tensor]) - 1
+            starts = tuple(range(_offset(spec), size, spec.head_dim))
             if size == spec.rotary_dim != spec.head_dim:  # a norm on the rotated channels alone
-                starts: tuple[int, ...] = (0,)
+                starts = (0,)
             elif size % spec.head_dim:
                 raise ValueError(f"{tensor} must cover whole heads of {spec.head_dim} channels, got {size}")
-            else:
-                starts = tuple(range(_offset(spec), size, spec.head_dim))
             yield Piece(tensor, kind, "norm", starts, spec.rotary_dim, axis)
-        if not tensors:
+        if not tensors or "{}" not in norm:
             return
-        count += 1
 
 
 def _size(tensor: str, shapes: Shapes, axis: int) -> int:

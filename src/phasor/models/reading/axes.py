@@ -20,21 +20,22 @@ def one_axis(reading: Reading, rope: Keys, pairs: int) -> Pair:
 def sections(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...] = ()) -> Pair:
     """M-RoPE in contiguous sections (Qwen2-VL); without ``default`` the config must state them to have several."""
     sizes = _stated(reading, rope, default)
-    _check_order(reading, rope, "contiguous sections", striped=False, several=sizes is not None)
+    _check_order(reading, rope, "contiguous sections", striped=False, several=bool(sizes))
     if where := rope.entries("mrope_section"):
-        check_total(where[0][0], sizes or (), pairs)
+        check_total(where[0][0], sizes, pairs)
     return (Sections(sizes) if sizes else OneAxis()), None
 
 
 def striped(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...]) -> Pair:
     """Sections whose pairs alternate (Qwen3-VL)."""
     _check_order(reading, rope, "interleaved sections", striped=True, several=True)
-    stated = _stated(reading, rope, default) or ()
+    stated, where = _stated(reading, rope, default), rope.entries("mrope_section") or [("mrope_section", ())]
     if len(stated) != 3:
-        where = [path for path, _ in rope.entries("mrope_section")] or ["mrope_section"]
-        raise ValueError(f"{where[0]} must have three sizes (time, height, width), got {list(stated)}")
-    sizes = _left_by(stated, pairs)
-    if rope.wholes("mrope_section") and sizes != stated:
+        raise ValueError(f"{where[0][0]} must have three sizes (time, height, width), got {list(stated)}")
+    # what does not fit is cut, the rest is time
+    owner = [j % 3 if j < 3 * stated[j % 3] else 0 for j in range(pairs)]
+    sizes = tuple(owner.count(axis) for axis in range(3))
+    if where[0][1] and sizes != stated:
         reading.note(
             f"mrope_section {list(stated)} does not fit {pairs} pairs that take turns: they are {list(sizes)}, as "
             "in transformers (llama.cpp leaves what is over to a fourth axis)"
@@ -45,7 +46,7 @@ def striped(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...
 def paired(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...]) -> Pair:
     """Height and width alternate, then time; sections are (height, width, time) (ERNIE 4.5 VL)."""
     _check_order(reading, rope, "one order", striped=False, several=True)
-    sizes = _stated(reading, rope, default) or ()
+    sizes = _stated(reading, rope, default)
     if len(sizes) != 3 or sizes[0] != sizes[1]:
         raise ValueError(
             f"mrope_section must be (height, width, time) with as many pairs for height as for width, got {sizes}"
@@ -55,16 +56,16 @@ def paired(reading: Reading, rope: Keys, pairs: int, *, default: tuple[int, ...]
 
 def over_channels(reading: Reading, rope: Keys, pairs: int) -> Pair:
     """Each section, doubled, spans channels, not pairs: the members of a pair follow different axes (HunyuanVL)."""
-    names = ("mrope_section", "xdrope_section")
+    name, other = "mrope_section", "xdrope_section"
     _check_order(reading, rope, "sections over channels", striped=False, several=True)
-    sizes = tuple(rope.wholes(names[0]) or rope.wholes(names[1]) or ())
-    rope.explain(f"M-RoPE sections {list(sizes)}", names[0])
-    rope.explain(f"the same as {names[0]}", names[1])
+    sizes = tuple(rope.wholes(name) or rope.wholes(other) or ())
+    rope.explain(f"M-RoPE sections {list(sizes)}", name)
+    rope.explain(f"the same as {name}", other)
     if not sizes:
-        where = rope.places[0][0] if rope.places else f"{reading.path}rope_parameters."
-        raise ValueError(f"{where}{names[0]} is missing: the code of {reading.model_type} needs it; add it")
+        where = rope.path or f"{reading.path}rope_parameters."
+        raise ValueError(f"{where}{name} is missing: the code of {reading.model_type} needs it; add it")
     if sum(sizes) != pairs:
-        raise ValueError(f"{names[0]} must add up to rotary_dim / 2 = {pairs} pairs, got {sizes} with sum {sum(sizes)}")
+        raise ValueError(f"{name} must add up to rotary_dim / 2 = {pairs} pairs, got {sizes} with sum {sum(sizes)}")
     axis = tuple(a for a, size in enumerate(sizes) for _ in range(2 * size))
     first, second = (Listed(half, axes=len(sizes)) for half in (axis[:pairs], axis[pairs:]))
     return first, second
@@ -76,13 +77,12 @@ def alternating(reading: Reading, rope: Keys, pairs: int) -> Pair:
     return Alternating((0, 1)), None
 
 
-def _stated(reading: Reading, rope: Keys, default: tuple[int, ...]) -> tuple[int, ...] | None:
+def _stated(reading: Reading, rope: Keys, default: tuple[int, ...]) -> tuple[int, ...]:
     stated = rope.wholes("mrope_section")
     rope.explain(f"M-RoPE sections {stated}", "mrope_section")
     if stated is None and default:
-        text = f"not in config: the code of {reading.model_type} uses {list(default)}"
-        reading.sources[f"{reading.path}mrope_section"] = text
-    return tuple(stated or default) or None
+        reading.keys.absent("mrope_section", f"the code of {reading.model_type} uses {list(default)}")
+    return tuple(stated or default)
 
 
 def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, several: bool) -> None:
@@ -93,9 +93,3 @@ def _check_order(reading: Reading, rope: Keys, has: str, *, striped: bool, sever
         raise unread(rope.entries(*order)[0][0], interleaved, f"the code of {reading.model_type} has {has} only")
     text = "sections alternate" if interleaved else "contiguous sections" if several else "no effect: one axis"
     rope.explain(text, *order)
-
-
-def _left_by(sizes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
-    """The sections that the code makes of these for so many pairs: what does not fit is cut, the rest is time."""
-    owner = [j % 3 if j < 3 * sizes[j % 3] else 0 for j in range(pairs)]
-    return tuple(owner.count(axis) for axis in range(3))

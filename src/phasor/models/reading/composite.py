@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
+from ...rotary.spec import RotarySpec
 from .keys import COMMON, OTHER_POSITIONS, ROPE_WORDS, Keys, about_positions, is_neutral, is_slip, near, slip_of
 from .observed import read_by_observing
 from .refusal import Reason, Refused, contradiction, not_understood, unread
@@ -73,28 +74,28 @@ class ConfigTree:
     def config(self, path: str) -> dict[str, Any]:
         return self.parts[path] if path else self.data
 
+    def around(self, path: str) -> list[str]:
+        """The paths of the configs around a part, the nearest last."""
+        steps = path.split(".") if path else []
+        return [p for i in range(len(steps)) if not (p := ".".join(steps[:i])) or p in self.parts]
+
     def above(self, path: str) -> dict[str, Any]:
         """The config of the part around a part."""
-        while path:
-            path = path.rpartition(".")[0]
-            if not path or path in self.parts:
-                return self.config(path)
-        return {}
+        return self.config(self.around(path)[-1]) if path else {}
 
-    def repeating(self, path: str) -> list[dict[str, Any]]:
+    def repeating(self, path: str) -> list[str]:
         """The configs around a part whose keys about positions can only repeat what the part says."""
-        steps = path.split(".") if path else []
-        above = [".".join(steps[:i]) for i in range(len(steps))]
-        return [self.config(each) for each in above if (not each or each in self.parts) and self.repeats(each)]
+        return [each for each in self.around(path) if self.repeats(each)]
 
     def row(self, path: str) -> Row | None:
         row = self.rows.get(self.name(path))
         assert not isinstance(row, Alias)
         return row
 
-    def _stated_row(self, path: str) -> Row | Alias | None:
+    def _stated_row(self, path: str) -> Row | None:
         """The row that a config names as its own model_type."""
-        return self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
+        row = self.rows.get(str(self.config(path).get("model_type"))) if path in self.parts or not path else None
+        return row if isinstance(row, Row) else None
 
     def name(self, path: str) -> str:
         """The row of a part: its model_type, else its architecture, else what its parent makes of it."""
@@ -102,7 +103,7 @@ class ConfigTree:
         if (tower := self._tower(path)) is not None:
             return tower
         stated = self.stated_name(data)
-        if self.is_tower_key(path):
+        if any(word in key for word in NOT_TEXT):
             return stated
         if stated:
             return self._text_name(stated, data)
@@ -114,14 +115,8 @@ class ConfigTree:
 
     def part_of(self, path: str) -> PartOf | None:
         """What a config around this part says of it."""
-        around, _, key = path.rpartition(".")
-        while path:
-            path = around
-            row = self._stated_row(path)
-            if isinstance(row, Row) and key in row.parts:
-                return row.parts[key]
-            around = path.rpartition(".")[0]
-        return None
+        rows, key = map(self._stated_row, reversed(self.around(path))), path.rpartition(".")[2]
+        return next((row.parts[key] for row in rows if row is not None and key in row.parts), None)
 
     def own_class(self, path: str) -> str:
         """The row of the class that a composite model has for its part, whatever the part calls itself; or ``""``.
@@ -129,13 +124,12 @@ class ConfigTree:
         That is what the row of the composite says, else the one that is named after the composite.
         """
         around, _, key = path.rpartition(".")
-        row = self._stated_row(around)
         if not path or (around and around not in self.parts) or not self.config(path).get("model_type"):
             return ""
-        if isinstance(row, Row) and key in row.parts:
+        row, outer = self._stated_row(around), self.config(around).get("model_type")
+        if row is not None and key in row.parts:
             return row.parts[key].row if row.parts[key].fixed else ""
         endings = ("_text", "_text_model") if key == SHORT[0] else ENDINGS if key == "vision_config" else ()
-        outer = self.config(around).get("model_type") if row is not None or endings else ""
         return next((name for ending in endings if (name := f"{outer}{ending}") in self.rows), "")
 
     def stated_name(self, data: dict[str, Any]) -> str:
@@ -145,11 +139,9 @@ class ConfigTree:
                 raise ValueError(f"model_type must be a plain word, got {value!r:.80}")
             if isinstance(value, str) and value:
                 return value
-        architectures = data.get("architectures")
-        for name in architectures if isinstance(architectures, list) else ():
-            if isinstance(name, str) and name in self.rows:
-                return name
-        return ""
+        names = data.get("architectures")
+        known = (name for name in (names if isinstance(names, list) else ()) if isinstance(name, str))
+        return next((name for name in known if name in self.rows), "")
 
     def _text_name(self, name: str, data: dict[str, Any]) -> str:
         row = self.rows.get(name)
@@ -163,19 +155,15 @@ class ConfigTree:
 
         A config that calls itself by its model, or by nothing, is told by the key it stands under.
         """
-        data, key = self.config(path), path.rpartition(".")[2]
-        stated = data.get("model_type")
+        stated, key = self.config(path).get("model_type"), path.rpartition(".")[2]
         if isinstance(stated, str) and self._is_tower(stated):
             return stated
         if not stated and (part := self.part_of(path)) is not None and self._is_tower(part.row):
             return part.row
         above = stated or self.above(path).get("model_type")
         kinds = [word for word in ("vision", "audio", "encoder") if word in key]
-        for ending in ENDINGS:
-            name = f"{above}{ending}"
-            if isinstance(above, str) and any(word in ending for word in kinds) and name in self.rows:
-                return name
-        return None
+        names = (f"{above}{ending}" for ending in ENDINGS if any(word in ending for word in kinds))
+        return next((name for name in names if name in self.rows), None) if isinstance(above, str) else None
 
     def _is_text(self, name: str) -> bool:
         row = self.rows.get(name)
@@ -196,26 +184,20 @@ class ConfigTree:
     def says_something(self, path: str) -> bool:
         """Whether a config is by its own name one that has something to say, whatever parts it holds."""
         row = self._stated_row(path)
-        return isinstance(row, Row) and not row.composite
+        return row is not None and not row.composite
 
     def repeats(self, path: str) -> bool:
         """Whether keys about positions beside the parts of a config can only repeat what the parts say."""
         row = self._stated_row(path)
         return not self.says_something(path) and not (isinstance(row, CompositeModel) and row.ignores_rope_keys)
 
-    def is_tower_key(self, path: str) -> bool:
-        """Whether a part stands under a key of vision or sound."""
-        return any(word in path.rpartition(".")[2] for word in NOT_TEXT)
-
     def only_holds(self, path: str) -> list[str]:
         """The parts inside a config that says nothing of its own; empty for any other."""
-        if self.says_something(path):
+        data, prefix = self.config(path), f"{path}." if path else ""
+        sized = any(name in data for name in SIZES) and not any(f"{prefix}{key}" in self.parts for key in SHORT)
+        if self.says_something(path) or (sized and self.is_readable(path)):
             return []
-        data = self.config(path)
-        inside = [p for p in self.parts if not path or p.startswith(f"{path}.")]
-        sized = not any(f"{path}.{key}".lstrip(".") in self.parts for key in SHORT)
-        sized = sized and any(name in data for name in SIZES)
-        return [] if sized and self.is_readable(path) else inside
+        return [part for part in self.parts if part.startswith(prefix)]
 
     def choose(self, part: str | None) -> str:
         """The path of the part to read; ``""`` for the config itself."""
@@ -231,11 +213,11 @@ class ConfigTree:
         """The text model; without one the config itself, or the first part that can be read."""
         readable = [p for p in self.parts if self.is_readable(p) and not self.only_holds(p)]
         texts = [path for path in TEXT_PARTS if path in self.parts]
-        for path in (*(p for p in texts if p in readable), *texts):
-            return path
+        if texts:
+            return next((path for path in texts if path in readable), texts[0])
         if self.is_readable("") or not readable:
             return ""
-        return ([p for p in readable if self._is_text(self.name(p))] or readable)[0]
+        return next((path for path in readable if self._is_text(self.name(path))), readable[0])
 
     def others_that_rotate(self, path: str) -> str:
         """For an error: what else could be read."""
@@ -269,33 +251,28 @@ def _is_model(key: str, value: dict[str, Any]) -> bool:
 def read_part(tree: ConfigTree, path: str) -> ModelRotary:
     """What one part rotates; raises `NoRotary`, or `Refused` with the reason."""
     try:
-        return _read_or_refuse(tree, path)
+        if path in tree.sub_models:
+            model = _read_inner(tree, path)
+        elif parts := tree.only_holds(path):
+            raise NoRotary(f"{path or 'this config'} only holds {', '.join(parts)}")
+        else:
+            model = _read_part(tree, path)
+        return replace(model, part=path, parts=tree.paths)
     except (NoRotary, Refused):
         raise
     except ValueError as error:  # what the checks of single values raise
         raise Refused(str(error), Reason.VALUE) from None
 
 
-def _read_or_refuse(tree: ConfigTree, path: str) -> ModelRotary:
-    if path in tree.sub_models:
-        return _read_inner(tree, path)
-    if parts := tree.only_holds(path):
-        raise NoRotary(f"{path or 'this config'} only holds {', '.join(parts)}")
-    model, _ = _read_part(tree, path)
-    return replace(model, part=path, parts=tree.paths)
-
-
 def _read_inner(tree: ConfigTree, path: str) -> ModelRotary:
-    owner, what = tree.sub_models[path], path.rpartition(".")[2]
-    row = tree.row(owner)
+    owner, row = tree.sub_models[path], tree.row(tree.sub_models[path])
     assert row is not None
-    prefix, data, name = f"{owner}." if owner else "", tree.config(owner), tree.name(owner)
-    outer, _ = _read_part(tree, owner)
-    model, _ = row.sub_models[what].read_inside(name, data, prefix, outer)
-    return replace(model, part=path, parts=tree.paths, model_type=outer.model_type)
+    outer, inner = _read_part(tree, owner), row.sub_models[path.rpartition(".")[2]]
+    model, _ = inner.read_inside(tree.name(owner), tree.config(owner), f"{owner}." if owner else "", outer)
+    return replace(model, model_type=outer.model_type)
 
 
-def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
+def _read_part(tree: ConfigTree, path: str) -> ModelRotary:
     name, data, prefix = tree.name(path), tree.config(path), f"{path}." if path else ""
     row, part = tree.rows.get(name), tree.part_of(path)
     if (own := tree.own_class(path)) and name != own:
@@ -312,14 +289,15 @@ def _read_part(tree: ConfigTree, path: str) -> tuple[ModelRotary, Keys]:
         model, keys = observed
     else:
         raise _not_known(tree, path, name)
-    account_for(model, name, keys, {id(config) for config in tree.parts.values()})
-    if path and isinstance(row, Row) and row.text:
-        _refuse_above(tree, path, keys)
+    models = {id(config) for config in tree.parts.values()}
+    account_for(model, name, keys, models)
+    for above in tree.repeating(path) if isinstance(row, Row) and row.text else ():
+        _refuse_above(tree, path, above, keys, models)
     if not path and isinstance(tree.rows.get(str(data.get("model_type"))), CompositeModel):
         model = replace(model, notes=(*model.notes, TEXT_KEYS_AT_TOP))
     for key, value in defaults.items():
-        keys.sources[prefix + key] = f"not in config: what the class around it sets, {value!r}"
-    return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources), keys
+        keys.absent(key, f"what the class around it sets, {value!r}")
+    return replace(model, model_type=str(data.get("model_type") or name), sources=keys.sources)
 
 
 def _not_known(tree: ConfigTree, path: str, name: str) -> Refused:
@@ -337,23 +315,20 @@ def _not_known(tree: ConfigTree, path: str, name: str) -> Refused:
     )
 
 
-def _refuse_above(tree: ConfigTree, path: str, keys: Keys) -> None:
-    """Keys above the text part must repeat what the part says, unless what stands above rotates itself."""
-    inner, above, models = tree.config(path), "", {id(config) for config in tree.parts.values()}
-    for step in path.split("."):
-        level = tree.data if not above else tree.parts.get(above.rstrip("."), {})
-        for key, value in level.items() if tree.repeats(above.rstrip(".")) else ():
-            if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
-                refuse_inside(f"{above}{key}.", value, models)
-            if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
-                continue
-            Keys([(above, {key: value})], {})  # is a plain word
-            if key in inner and inner[key] != value:
-                raise unread(f"{above}{key}", value, f"the code reads {path}.{key}, {inner[key]!r}", "keep that")
-            if key not in inner:
-                raise unread(f"{above}{key}", value, f"{path}, of which the code reads it, has no such key", "move it")
-            keys.sources[f"{above}{key}"] = f"repeats {path}.{key}"
-        above += f"{step}."
+def _refuse_above(tree: ConfigTree, path: str, above: str, keys: Keys, models: Collection[int]) -> None:
+    """Keys ``above`` the text part must repeat what the part says."""
+    inner, prefix = tree.config(path), f"{above}." if above else ""
+    for key, value in tree.config(above).items():
+        if isinstance(value, dict) and key not in SETTINGS and id(value) not in models:
+            refuse_inside(f"{prefix}{key}.", value, models)
+        if not isinstance(key, str) or not ROPE_WORDS.search(key) or key in OTHER_POSITIONS or is_neutral(value):
+            continue
+        Keys([(prefix, {key: value})])  # is a plain word
+        if key not in inner:
+            raise unread(f"{prefix}{key}", value, f"{path}, of which the code reads it, has no such key", "move it")
+        if inner[key] != value:
+            raise unread(f"{prefix}{key}", value, f"the code reads {path}.{key}, {inner[key]!r}", "keep that")
+        keys.sources[f"{prefix}{key}"] = f"repeats {path}.{key}"
 
 
 def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[int]) -> None:
@@ -370,36 +345,37 @@ def account_for(model: ModelRotary, name: str, keys: Keys, models: Collection[in
             continue
         claim = _claim(key, value, model)
         neutral = is_neutral(value) and ("theta" not in key or value is None)  # 1.0 and false are no base
-        if not slip and (claim or (claim is None and neutral)):
-            anyway = ", and does that anyway" if claim else ""
-            keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
-            continue
-        hint = near(key, (*known, *COMMON)) if slip else ""
-        refusal = unread(place + key, value, f"the code of {name} does not read it{hint}")
-        refusal.reason = Reason.FOREIGN if key in COMMON else Reason.UNREAD
-        raise refusal
+        if slip or not (claim or (claim is None and neutral)):
+            hint = near(key, (*known, *COMMON)) if slip else ""
+            refusal = unread(place + key, value, f"the code of {name} does not read it{hint}")
+            refusal.reason = Reason.FOREIGN if key in COMMON else Reason.UNREAD
+            raise refusal
+        anyway = ", and does that anyway" if claim else ""
+        keys.sources[place + key] = f"no effect: the code of {name} does not read it{anyway}"
 
 
 def _claim(key: str, value: Any, model: ModelRotary) -> bool | None:
     """Whether what a key claims of the model is so; None: it claims nothing that can be told."""
-    specs = list(model.distinct)
     if key in ROTATES and isinstance(value, bool):
         return value
     if key == "position_embedding_type" and value in ROTARY_KINDS:
         return True
     if key == "layer_types" and isinstance(value, list):
         return all(word in ("full_attention", "attention") for word in value) or None
-    for names, values in (
-        (BASES, {spec.base for spec in specs}),
-        (HEAD_DIMS, {spec.head_dim for spec in specs}),
-        (WIDTHS, {spec.rotary_dim for spec in specs}),
-        (SHARES, {spec.rotary_dim / spec.head_dim for spec in specs}),
-        (INTERLEAVED, {spec.interleaved for spec in specs}),
-        (HALVES, {not spec.interleaved for spec in specs}),
-    ):
-        if key in names and isinstance(value, int | float):
-            return values == {value}
-    return None
+    so = next((so for names, so in SO.items() if key in names), None)
+    if so is None or not isinstance(value, int | float):
+        return None
+    return {so(spec) for spec in model.distinct} == {value}
+
+
+SO: dict[tuple[str, ...], Callable[[RotarySpec], float]] = {  # what keys claim, of every layer
+    BASES: lambda spec: spec.base,
+    HEAD_DIMS: lambda spec: spec.head_dim,
+    WIDTHS: lambda spec: spec.rotary_dim,
+    SHARES: lambda spec: spec.rotary_dim / spec.head_dim,
+    INTERLEAVED: lambda spec: spec.interleaved,
+    HALVES: lambda spec: not spec.interleaved,
+}
 
 
 def refuse_inside(path: str, data: dict[str, Any], models: Collection[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
-from .keys import Keys, agreed, is_dict, is_size
+from .keys import Keys, agreed, is_size
 from .layers import LARGEST_HEAD
 from .row import SubModel, no_rotary
 
@@ -38,43 +38,42 @@ class Indexer(SubModel):
 
     def read_inside(self, name: str, data: dict[str, Any], path: str, outer: ModelRotary) -> tuple[ModelRotary, Keys]:
         """The indexer of the attention ``outer``, which was read from the same config."""
-        keys = Keys([(path, data)], {})
-        head_dim, heads = self._sizes(name, keys, path)
-        flag = keys.flag("indexer_rope_interleave")
-        agreed([(f"the code of {name}", self.interleaved), *keys.entries("indexer_rope_interleave")])
-        keys.explain("interleaved pairs" if flag else "halves", "indexer_rope_interleave")
-        kinds = keys.get("indexer_types") or ["full"] * len(outer.layers)
-        if not isinstance(kinds, list | tuple) or len(kinds) < len(outer.layers):
-            raise ValueError(
-                f"{path}indexer_types must have one word per layer, {len(outer.layers)} here, got {kinds!r:.80}"
-            )
-        keys.explain("which layers have an indexer of their own", "indexer_types")
+        keys, count, kind_key = Keys([(path, data)]), len(outer.layers), "indexer_types"
+        head_dim, heads = self._sizes(name, keys)
+        flag = keys.flag(*self.reads)
+        agreed([(f"the code of {name}", self.interleaved), *keys.entries(*self.reads)])
+        keys.explain("interleaved pairs" if flag else "halves", *self.reads)
+        kinds = keys.get(kind_key) or ["full"] * count
+        if not isinstance(kinds, list | tuple) or len(kinds) < count:
+            raise ValueError(f"{path}{kind_key} must have one word per layer, {count} here, got {kinds!r:.80}")
+        keys.explain("which layers have an indexer of their own", kind_key)
         layers = tuple(
             None if spec is None or word != self.word or kind == "shared" else self._spec(spec, head_dim)
             for spec, word, kind in zip(outer.layers, outer.layer_types, kinds, strict=False)
         )
         if not any(layers):
-            raise no_rotary(name, f"has an indexer in none of its {len(layers)} layers")
+            raise no_rotary(name, f"has an indexer in none of its {count} layers")
         model = replace(
             outer, layers=layers, num_heads=heads, num_kv_heads=1, targets=("q", "k"), softmax_factor=1.0,
             sources={**outer.sources, **keys.sources}, notes=self.notes,
         )  # fmt: skip
         return model, keys
 
-    def _sizes(self, name: str, keys: Keys, path: str) -> tuple[int, int]:
+    def _sizes(self, name: str, keys: Keys) -> list[int]:
         """Width and number of heads, under their names or in the object that may hold them."""
-        inner = keys.get(self.nested, check=is_dict) or {} if self.nested else {}
-        nested = Keys([(f"{path}{self.nested}.", inner)], keys.sources)
-        sizes: list[int] = []
-        for i, default in enumerate((self.head_dim, self.heads)):
-            key = self.names[i]
-            stated = [*keys.entries(key), *(nested.entries(self.inside[i]) if self.nested else [])]
-            size: int | None = agreed(stated, lambda p, v: is_size(p, v, LARGEST_HEAD))
+        nested = keys.inside(self.nested) if self.nested else Keys([])
+        sizes = []
+        for key, default, inside in zip(
+            self.names, (self.head_dim, self.heads), self.inside or self.names, strict=True
+        ):
+            size = agreed([*keys.entries(key), *nested.entries(inside)], lambda p, v: is_size(p, v, LARGEST_HEAD))
             if size is None and default is None:
-                raise ValueError(f"{path}{key} is missing: the indexer of {name} needs it; add it")
-            keys.sources[path + key] = f"{key} {size}" if size else f"not in config: its class's default, {default}"
+                raise ValueError(f"{keys.path}{key} is missing: the indexer of {name} needs it; add it")
+            keys.sources[keys.path + key] = (
+                f"{key} {size}" if size else f"not in config: its class's default, {default}"
+            )
             sizes.append(size or default or 0)
-        return sizes[0], sizes[1]
+        return sizes
 
     def _spec(self, spec: RotarySpec, head_dim: int) -> RotarySpec:
         return spec.replace(

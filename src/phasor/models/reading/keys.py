@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from ...support.checks import number, whole
 from .refusal import Reason, Refused, contradiction, not_understood
@@ -33,6 +34,7 @@ SWITCHES = {  # that families have on by default or off, and others do not read
 COMMON = (*ROPE_NAMES, *sorted(LAYER_NAMES | SWITCHES))
 OTHER_POSITIONS = {"max_position_embeddings", "num_position_embeddings", "position_embedding_size"}
 MOST_KEYS = 2000
+Check = Callable[[str, Any], None]  # of a value and the path where it stands; raises ``ValueError``
 LARGEST_SIZE = 2**16  # of heads, layers or channels of a head: far beyond any model, and still quick to build
 
 
@@ -40,20 +42,29 @@ class Keys:
     """One level of a config, which may stand in several places (``rope_scaling`` and ``rope_parameters``).
 
     ``places`` are ``(path, dictionary)``; ``sources`` collects what each key became; a key counts as used once read.
-    Raises ``ValueError`` for a key that is no word, which JSON cannot hold but a dictionary can.
+    ``owner``: the class whose defaults fill what the config leaves out. Raises ``ValueError`` for a key that is no
+    word, which JSON cannot hold but a dictionary can.
     """
 
-    def __init__(self, places: Iterable[tuple[str, dict[str, Any]]], sources: dict[str, str]) -> None:
+    def __init__(
+        self, places: Iterable[tuple[str, dict[str, Any]]], sources: dict[str, str] | None = None, owner: str = ""
+    ) -> None:
         self.places = list(places)
         for path, data in self.places:
+            where = path.rstrip(".") or "config"
             if len(data) > MOST_KEYS:
-                where = path.rstrip(".") or "config"
                 raise Refused(f"{where} has {len(data)} keys; a config has at most {MOST_KEYS}", Reason.BEYOND)
             for name in data:
                 if not isinstance(name, str) or not name.isprintable():
-                    raise ValueError(f"{path.rstrip('.') or 'config'} has the key {name!r}; keys must be plain words")
-        self.sources = sources
+                    raise ValueError(f"{where} has the key {name!r}; keys must be plain words")
+        self.sources = {} if sources is None else sources
+        self.owner = owner
         self.used: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        """What stands before a key in messages."""
+        return self.places[0][0] if self.places else ""
 
     def entries(self, *names: str) -> list[tuple[str, Any]]:
         """All places where one of the names has a value other than null, as ``(path, value)``; marks them as used."""
@@ -64,7 +75,7 @@ class Keys:
         """The paths where one of the names is null."""
         return [path + name for name in names for path, data in self.places if name in data and data[name] is None]
 
-    def get(self, *names: str, check: Callable[[str, Any], None] | None = None) -> Any:
+    def get(self, *names: str, check: Check | None = None) -> Any:
         """The value under these names (synonyms), or None; all that are present must agree."""
         return agreed(self.entries(*names), check)
 
@@ -74,35 +85,51 @@ class Keys:
     def whole(self, *names: str, at_least: int = 1) -> int | None:
         return self.get(*names, check=lambda p, v: whole(p, v, at_least=at_least))
 
-    def size(self, *names: str, most: int = LARGEST_SIZE) -> int | None:
+    def size(self, *names: str, most: int = LARGEST_SIZE, at_least: int = 1) -> int | None:
         """A number of heads, layers or channels, at most ``most``."""
-        return self.get(*names, check=lambda p, v: is_size(p, v, most))
+        return self.get(*names, check=lambda p, v: is_size(p, v, most, at_least))
+
+    def size_or(self, default: int, *names: str, most: int = LARGEST_SIZE, at_least: int = 1) -> int:
+        """A size, or the default of the class."""
+        value = self.size(*names, most=most, at_least=at_least)
+        if value is None:
+            self.default(names[0], str(default))
+        return default if value is None else value
 
     def length(self, *names: str) -> int | None:
         """A number of positions, which some configs write as a float."""
-        value = self.get(*names, check=_is_length)
+        value = self.get(*names, check=is_length)
         return None if value is None else int(value)
 
     def flag(self, *names: str) -> bool | None:
-        return self.get(*names, check=_bool)
+        return self.get(*names, check=is_flag)
 
     def word(self, *names: str) -> str | None:
-        return self.get(*names, check=_str)
+        return self.get(*names, check=is_word)
 
     def wholes(self, name: str, at_least: int = 0) -> list[int] | None:
         """A list of integers, or None."""
+        values: list[int] | None = self.get(name, check=is_list)
+        for i, value in enumerate(values or ()):
+            whole(f"{self.entries(name)[0][0]}[{i}]", value, at_least=at_least)
+        return values
 
-        def check(path: str, values: Any) -> None:
-            is_list(path, values)
-            for i, value in enumerate(values):
-                whole(f"{path}[{i}]", value, at_least=at_least)
-
-        return self.get(name, check=check)
+    def inside(self, name: str, owner: str = "") -> "Keys":
+        """The keys of the object under a name; of an empty one where there is none."""
+        return Keys([(f"{self.path}{name}.", self.get(name, check=is_dict) or {})], self.sources, owner)
 
     def explain(self, text: str, *names: str) -> None:
         """Record what these keys mean for the encoding, wherever they stand."""
         for path, _ in self.entries(*names):
             self.sources[path] = text
+
+    def absent(self, name: str, meaning: str) -> None:
+        """Record what it means that the config does not have a key."""
+        self.sources[self.path + name] = f"not in config: {meaning}"
+
+    def default(self, name: str, meaning: str) -> None:
+        """Record that the config leaves this to its class."""
+        self.absent(name, f"{self.owner}'s default, {meaning}")
 
     def unused(self) -> Iterator[tuple[str, str, Any]]:
         """``(path, name, value)`` of the keys that nobody asked for."""
@@ -113,42 +140,39 @@ class Keys:
         """Raise ``ValueError`` for the first key that nobody asked for."""
         known = sorted(self.used)
         for path, name, value in self.unused():
-            slip = slip_of(name, known)
-            if not slip and is_neutral(value):
-                if value is not None:
-                    self.sources[path + name] = f"no effect: {owner} does not use it"
-                continue
-            raise not_understood(path + name, f"{owner} uses {', '.join(known)} here{near(name, known)}")
+            if slip_of(name, known) or not is_neutral(value):
+                raise not_understood(path + name, f"{owner} uses {', '.join(known)} here{near(name, known)}")
+            if value is not None:
+                self.sources[path + name] = f"no effect: {owner} does not use it"
 
 
-class Reading(Protocol):
-    """A config while it is being read, as the rules and hooks of a row see it.
+@dataclass(frozen=True)
+class Reading:
+    """A config while it is being read, as the rules of a row see it; ``notes``: what its reader should hear.
 
-    ``path``: prefix of its keys; ``length_key``: the key that says ``max_position``, or would; ``sources``: what each
-    key became.
+    ``length_key``: the key that says ``max_position``, or would.
     """
 
-    @property
-    def model_type(self) -> str: ...
-    @property
-    def keys(self) -> Keys: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def max_position(self) -> int | None: ...
-    @property
-    def length_key(self) -> str: ...
-    @property
-    def sources(self) -> dict[str, str]: ...
+    model_type: str
+    keys: Keys
+    max_position: int | None = None
+    length_key: str = ""
+    notes: list[str] = field(default_factory=list)
 
-    def default(self, key: str, meaning: str) -> None:
-        """Record that the config leaves this to its class."""
+    @property
+    def path(self) -> str:
+        return self.keys.path
+
+    @property
+    def sources(self) -> dict[str, str]:
+        return self.keys.sources
 
     def note(self, text: str) -> None:
-        """Add a note to the model."""
+        if text not in self.notes:
+            self.notes.append(text)
 
 
-def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | None = None) -> Any:
+def agreed(entries: list[tuple[str, Any]], check: Check | None = None) -> Any:
     """The one value that all places hold, or None for no place; raises if two places disagree."""
     for path, value in entries:
         if check is not None:
@@ -160,20 +184,51 @@ def agreed(entries: list[tuple[str, Any]], check: Callable[[str, Any], None] | N
     return entries[0][1] if entries else None
 
 
-def is_size(path: str, value: Any, most: int = LARGEST_SIZE) -> None:
+def must(holds: bool, path: str, what: str, value: Any) -> None:
+    if not holds:
+        raise ValueError(f"{path} must be {what}, got {value!r}")
+
+
+def _kind(what: str, *kinds: type) -> Check:
+    return lambda path, value: must(isinstance(value, kinds), path, what, value)
+
+
+is_dict, is_list = _kind("an object of keys", dict), _kind("a list", list, tuple)
+is_flag, is_word = _kind("true or false", bool), _kind("a word", str)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_base(path: str, value: Any) -> None:
+    must(
+        is_number(value) and 1 < value < float("inf"),
+        path,
+        "a finite number above 1 (the base of the frequencies)",
+        value,
+    )
+
+
+def is_share(path: str, value: Any, most: float = 1.0) -> None:
+    fits = is_number(value) and 0 < value <= most
+    must(fits, path, f"a share of the head above 0 and at most {most:g}", value)
+
+
+def is_length(path: str, value: Any) -> None:
+    whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def is_size(path: str, value: Any, most: int = LARGEST_SIZE, at_least: int = 1) -> None:
     """Raise `Refused` unless ``value`` is a number of heads, layers or channels that some model may have.
 
     >>> is_size("head_dim", 2**21)
     Traceback (most recent call last):
     phasor.models.reading.refusal.Refused: head_dim must be at most 65536, got 2097152
     """
-    whole(path, value)
+    whole(path, value, at_least=at_least)
     if value > most:
         raise Refused(f"{path} must be at most {most}, got {value!r}", Reason.BEYOND, path)
-
-
-def _is_length(path: str, value: Any) -> None:
-    whole(path, int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 LONGEST = 100  # characters of a key that is compared with the known ones, all of which are shorter
@@ -263,33 +318,3 @@ def is_neutral(value: Any) -> bool:
     if isinstance(value, bool) or value is None:
         return not value
     return value in ("", "default", [], {}, ()) or (isinstance(value, int | float) and value == 1)
-
-
-def is_dict(path: str, value: Any) -> None:
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} must be an object of keys, got {value!r}")
-
-
-def is_list(path: str, value: Any) -> None:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{path} must be a list, got {value!r}")
-
-
-def is_base(path: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value < float("inf"):
-        raise ValueError(f"{path} must be a finite number above 1 (the base of the frequencies), got {value!r}")
-
-
-def is_share(path: str, value: Any, most: float = 1.0) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-        raise ValueError(f"{path} must be a share of the head above 0 and at most {most:g}, got {value!r}")
-
-
-def _bool(path: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise ValueError(f"{path} must be true or false, got {value!r}")
-
-
-def _str(path: str, value: Any) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"{path} must be a word, got {value!r}")

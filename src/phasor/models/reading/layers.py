@@ -22,19 +22,14 @@ Rotates = Callable[[Keys, tuple[str, ...]], list[bool]]
 
 
 def pattern(
-    keys: Keys,
-    count: int,
-    *,
-    period: Sequence[str] = ("attention",),
-    first: Sequence[str] = (),
-    last: Sequence[str] = (),
-    from_last: bool = False,
-) -> list[str]:
+    keys: Keys, count: int, *, period: Sequence[str] = ("attention",), first: Sequence[str] = (),
+    last: Sequence[str] = (), from_last: bool = False,
+) -> list[str]:  # fmt: skip
     """The words of ``period`` again and again, except for the ``first`` layers, and then for the ``last`` ones.
 
     ``from_last``: the period counts from the last layer back.
 
-    >>> pattern(Keys([], {}), 5, period=("a", "b"), first=("x",), last=("y",))
+    >>> pattern(Keys([]), 5, period=("a", "b"), first=("x",), last=("y",))
     ['x', 'b', 'a', 'b', 'y']
     """
     words = [period[(count - 1 - i if from_last else i) % len(period)] for i in range(count)]
@@ -65,35 +60,27 @@ class Layers:
     def read(self, keys: Keys, count: int, model_type: str) -> tuple[str, ...]:
         """One kind per layer; raises ``ValueError`` for another number, and for a kind the family does not have."""
         words = self._stated(keys, count)
-        if words is None:
-            words = self.usual(keys, count)
+        words = self.usual(keys, count) if words is None else words
         if len(words) != count:
-            where = [path for path, _ in keys.entries(*self.listed)]
-            number = f"{keys.places[0][0]}num_hidden_layers"
+            where, number = [path for path, _ in keys.entries(*self.listed)], f"{keys.path}num_hidden_layers"
             out = "the types of the layers must be one for each"
             raise contradiction(" and ".join(where) or "the config", number, (words, count), out, *where, number)
         known = {"attention", "full_attention", "sliding_attention", *self.kinds}
         for i, word in enumerate(words):
             if word not in known:
-                raise ValueError(
-                    f"layer {i} is {word!r}, a kind of layer that the code of {model_type} does not have; known: "
-                    f"{', '.join(sorted(known))}"
-                )
+                why = f"a kind of layer that the code of {model_type} does not have; known: {', '.join(sorted(known))}"
+                raise ValueError(f"layer {i} is {word!r}, {why}")
         if self.last and words[-1] != self.last:
-            keys.sources[f"{keys.places[0][0]}layer_types[{count - 1}]"] = f"no effect: the last layer is {self.last}"
+            keys.sources[f"{keys.path}layer_types[{count - 1}]"] = f"no effect: the last layer is {self.last}"
             words = [*words[:-1], self.last]
         return tuple(words)
 
     def _stated(self, keys: Keys, count: int) -> list[str] | None:
         extra = keys.whole("num_nextn_predict_layers", "num_mtp_layers", at_least=0) or 0
-        entries = [
-            (path, self._meant(path, values, name)) for name in self.listed for path, values in keys.entries(name)
-        ]
-        for i, (path, words) in enumerate(entries):
-            if len(words) == count + extra:
-                entries[i] = path, words[:count]  # the rest belongs to the layers that predict further tokens
-        words = agreed(entries)
+        stated = [(path, self._meant(path, v, name)) for name in self.listed for path, v in keys.entries(name)]
         keys.explain("the types of the layers", *self.listed)
+        # what is over belongs to the layers that predict further tokens
+        words: list[str] | None = agreed([(p, w[:count] if len(w) == count + extra else w) for p, w in stated])
         return words
 
     def _meant(self, path: str, values: Any, name: str) -> list[str]:
@@ -108,21 +95,14 @@ class Layers:
 
 
 def every(
-    keys: Keys,
-    count: int,
-    *,
-    n: int,
-    key: str,
-    others: str = "sliding_attention",
-    full: str = "full_attention",
-    from_first: bool = False,
-    least: int = 0,
-) -> list[str]:
+    keys: Keys, count: int, *, n: int, key: str, others: str = "sliding_attention", full: str = "full_attention",
+    from_first: bool = False, least: int = 0,
+) -> list[str]:  # fmt: skip
     """Every ``n``-th layer attends to everything, and the key may state another ``n``, ``least`` or more (0: all).
 
     ``from_first``: these are layers 0, ``n``, ``2n``, …
 
-    >>> every(Keys([("", {"interval": 2})], {}), 3, n=4, key="interval")
+    >>> every(Keys([("", {"interval": 2})]), 3, n=4, key="interval")
     ['sliding_attention', 'full_attention', 'sliding_attention']
     """
     entries = keys.entries(key)
@@ -134,15 +114,9 @@ def every(
 
 
 def listed_as(
-    keys: Keys,
-    count: int,
-    *,
-    key: str,
-    others: str,
-    word: str = "full_attention",
-    default: bool | Collection[int] = True,
-    meaning: str = "the layers with attention",
-) -> list[str]:
+    keys: Keys, count: int, *, key: str, others: str, word: str = "full_attention",
+    default: bool | Collection[int] = True, meaning: str = "the layers with attention",
+) -> list[str]:  # fmt: skip
     """The key lists the numbers of the layers called ``word``; without it those of ``default``, or all, or none."""
     stated = keys.wholes(key)
     if meaning:
@@ -154,7 +128,7 @@ def listed_as(
 
 def must_say(keys: Keys, count: int) -> list[str]:
     """Refuse a config that lists no kinds: the family's code has no rule."""
-    raise ValueError(f"{keys.places[0][0]}layer_types is missing: the layers differ; add one word per layer")
+    raise ValueError(f"{keys.path}layer_types is missing: the layers differ; add one word per layer")
 
 
 def attends(keys: Keys, words: tuple[str, ...]) -> list[bool]:
@@ -190,13 +164,35 @@ HeadsRule = Callable[[Keys, tuple[str, ...], list[Head]], list[Head]]
 
 def read_heads(keys: Keys, words: tuple[str, ...], head: Head, rule: HeadsRule | None) -> list[Head]:
     """The heads of each layer: ``head``, unless ``per_layer_config`` or the ``rule`` of the family says otherwise."""
-    single = _single_layers(keys, len(words))
-    heads = [head] * len(words)
+    heads, single = [head] * len(words), keys.get("per_layer_config", check=is_dict)
+    keys.explain("head_dim of single layers", "per_layer_config")
     if single is None:
         return heads if rule is None else rule(keys, words, heads)
-    for i, settings in single.items():
-        heads[i] = _of_single_layer(i, settings, heads[i])
+    for index, settings in single.items():
+        if not str(index).isdecimal() or int(index) >= len(words):
+            raise ValueError(f"per_layer_config has the key {index!r}; it must be the number of a layer")
+        heads[int(index)] = _of_single_layer(f"per_layer_config.{index}", settings, head)
     return heads
+
+
+def _of_single_layer(path: str, settings: Any, head: Head) -> Head:
+    """What ``per_layer_config`` says of one layer."""
+    is_dict(path, settings)
+    for name, value in settings.items():
+        if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
+            shown = name if str(name).isprintable() else repr(name)
+            raise not_understood(f"{path}.{shown}", "single layers have widths of their own only")
+
+    def size(name: str, default: int) -> int:
+        value = settings.get(name)
+        if value is not None:
+            is_size(f"{path}.{name}", value, LARGEST_HEAD)
+        return int(default if value is None else value)
+
+    if head.rotated is None:
+        return Head(size("head_dim", head.channels))
+    rotated = size(LATENT_KEYS[1], head.rotated)
+    return Head(size(LATENT_KEYS[0], head.channels - head.rotated) + rotated, rotated)
 
 
 def wider_full(keys: Keys, words: tuple[str, ...], heads: list[Head], *, width: int) -> list[Head]:
@@ -204,62 +200,23 @@ def wider_full(keys: Keys, words: tuple[str, ...], heads: list[Head], *, width: 
     wide = keys.size("global_head_dim", most=LARGEST_HEAD)
     keys.explain(f"head_dim {wide} of full_attention layers", "global_head_dim")
     if wide is None:
-        keys.sources[keys.places[0][0] + "global_head_dim"] = f"not in config: its class's default, {width}"
+        keys.absent("global_head_dim", f"its class's default, {width}")
     return [Head(wide or width) if word == "full_attention" else h for word, h in zip(words, heads, strict=True)]
 
 
-def read_latent_head(keys: Keys, defaults: tuple[int, int], config: str, *, strict: bool) -> Head:
-    """Latent attention: unrotated channels, then rotated ones.
-
-    ``defaults`` of the class ``config``; ``strict``: a stated ``head_dim`` must be one of these widths.
-    """
-    sizes = []
-    for name, default in zip(LATENT_KEYS, defaults, strict=True):
-        size = keys.size(name, most=LARGEST_HEAD)
-        if size is None:
-            keys.sources[keys.places[0][0] + name] = f"not in config: {config}'s default, {default}"
-        sizes.append(default if size is None else size)
-    keys.explain(f"head_dim {sum(sizes)}, the last {sizes[1]} channels rotate", *LATENT_KEYS)
+def read_latent_head(keys: Keys, defaults: tuple[int, int], *, strict: bool) -> Head:
+    """Latent attention: unrotated channels, then rotated ones; ``strict``: a ``head_dim`` must be one of the widths."""
+    pairs = zip(defaults, LATENT_KEYS, strict=True)
+    plain, rotated = (keys.size_or(default, name, most=LARGEST_HEAD) for default, name in pairs)
+    keys.explain(f"head_dim {plain + rotated}, the last {rotated} channels rotate", *LATENT_KEYS)
     keys.size("qk_head_dim")
-    agreed([("qk_nope_head_dim + qk_rope_head_dim", sum(sizes)), *keys.entries("qk_head_dim")])
-    keys.explain(f"head_dim {sum(sizes)}", "qk_head_dim")
-    if strict and (stated := keys.size("head_dim")) not in (None, sizes[1], sum(sizes)):
-        first, second = (f"{keys.places[0][0]}{name}" for name in ("head_dim", LATENT_KEYS[1]))
-        raise contradiction(
-            first, second, (stated, sizes[1]), "remove the first: the second says how many channels rotate"
-        )
+    agreed([("qk_nope_head_dim + qk_rope_head_dim", plain + rotated), *keys.entries("qk_head_dim")])
+    keys.explain(f"head_dim {plain + rotated}", "qk_head_dim")
+    if strict and (stated := keys.size("head_dim")) not in (None, rotated, plain + rotated):
+        out = "remove the first: the second says how many channels rotate"
+        raise contradiction(f"{keys.path}head_dim", f"{keys.path}{LATENT_KEYS[1]}", (stated, rotated), out)
     keys.explain("no effect: latent attention has its own widths", "head_dim")
-    return Head(sum(sizes), sizes[1])
-
-
-def _single_layers(keys: Keys, count: int) -> dict[int, dict[str, Any]] | None:
-    """``per_layer_config``: what single layers have otherwise, by their number."""
-    stated = keys.get("per_layer_config", check=is_dict)
-    keys.explain("head_dim of single layers", "per_layer_config")
-    single = {}
-    for index, settings in (stated or {}).items():
-        if not str(index).isdecimal() or int(index) >= count:
-            raise ValueError(f"per_layer_config has the key {index!r}; it must be the number of a layer")
-        is_dict(f"per_layer_config.{index}", settings)
-        for name, value in settings.items():
-            if value is not None and name not in LATENT_KEYS and ROPE_WORDS.search(str(name)):
-                shown = name if str(name).isprintable() else repr(name)
-                raise not_understood(f"per_layer_config.{index}.{shown}", "single layers have widths of their own only")
-        single[int(index)] = settings
-    return None if stated is None else single
-
-
-def _of_single_layer(layer: int, settings: dict[str, Any], head: Head) -> Head:
-    def size(name: str, default: int) -> int:
-        value = settings.get(name)
-        if value is not None:
-            is_size(f"per_layer_config.{layer}.{name}", value, LARGEST_HEAD)
-        return int(default if value is None else value)
-
-    if head.rotated is None:
-        return Head(size("head_dim", head.channels))
-    rotated = size(LATENT_KEYS[1], head.rotated)
-    return Head(size(LATENT_KEYS[0], head.channels - head.rotated) + rotated, rotated)
+    return Head(plain + rotated, rotated)
 
 
 WINDOW_KEYS = {

@@ -35,14 +35,11 @@ def in_file(source: Any) -> Iterator[None]:
 
 def load(source: Any) -> dict[str, Any]:
     """The config as a dictionary whose numbers and nesting are sane; the source itself is not changed."""
-    if isinstance(source, dict):
-        data: Any = source
-    elif isinstance(source, str | os.PathLike):
+    data = source
+    if isinstance(source, str | os.PathLike):
         data = _load_file(Path(source))
-    elif callable(getattr(source, "to_dict", None)) and not isinstance(source, type):
+    elif callable(getattr(source, "to_dict", None)) and not isinstance(source, type | dict):
         data = source.to_dict()
-    else:
-        data = None
     if not isinstance(data, dict):
         raise ValueError(
             "source must be the path of a config.json, a folder that holds one, a dictionary, or a transformers config "
@@ -53,6 +50,7 @@ def load(source: Any) -> dict[str, Any]:
 
 
 def _load_file(path: Path) -> dict[str, Any]:
+    said = f"source {str(path)!r}"
     try:
         if not path.exists() and MODEL_ID.fullmatch(str(path)):
             path = _from_hub_cache(str(path))
@@ -66,11 +64,11 @@ def _load_file(path: Path) -> dict[str, Any]:
             raise ValueError(f"source {str(file)!r} has {size} bytes; a config has at most {MAX_BYTES}")
         data = _parse(file)
     except RecursionError:
-        raise ValueError(f"source {str(path)!r} is nested too deeply to be a config") from None
+        raise ValueError(f"{said} is nested too deeply to be a config") from None
     except OSError as error:
-        raise ValueError(f"source {str(path)!r} cannot be read: {error}") from None
+        raise ValueError(f"{said} cannot be read: {error}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"source {str(path)!r} must hold a JSON object, got {type(data).__name__}")
+        raise ValueError(f"{said} must hold a JSON object, got {type(data).__name__}")
     return data
 
 
@@ -83,10 +81,8 @@ def _from_hub_cache(name: str) -> Path:
     else:
         file = try_to_load_from_cache(name, "config.json")
     if not isinstance(file, str):
-        raise ValueError(
-            f"source {name!r} is no file, and the hub's cache on this machine has no config.json of that name; fetch "
-            f"it with: hf download {name} config.json"
-        )
+        no_file = "is no file, and the hub's cache on this machine has no config.json of that name"
+        raise ValueError(f"source {name!r} {no_file}; fetch it with: hf download {name} config.json")
     return Path(file)
 
 
@@ -111,13 +107,11 @@ def _check(config: dict[str, Any]) -> None:
             raise ValueError(f"{path} must be a finite number, got {value!r}")
         if isinstance(value, int) and abs(value) > 10**300:
             raise ValueError(f"{path} must be a number of ordinary size, got one of {value.bit_length()} bits")
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if isinstance(key, str) and not key.isprintable():
-                    key = repr(key)  # an error may say it
-                if isinstance(key, str):  # `Keys` refuses others where they are read; id2label is not
-                    todo.append((f"{path}.{key}" if path else key, inner, depth + 1))
-                elif not path:
-                    raise ValueError(f"config keys must be words, got {key!r}")
-        elif isinstance(value, list | tuple):
+        if isinstance(value, list | tuple):
             todo += [(f"{path}[{i}]", inner, depth + 1) for i, inner in enumerate(value)]
+        for key, inner in value.items() if isinstance(value, dict) else ():
+            if isinstance(key, str):  # `Keys` refuses others where they are read; id2label is not
+                shown = key if key.isprintable() else repr(key)  # an error may say it
+                todo.append((f"{path}.{shown}" if path else shown, inner, depth + 1))
+            elif not path:
+                raise ValueError(f"config keys must be words, got {key!r}")

@@ -35,21 +35,24 @@ def read_numbering(config: ConfigTree) -> Rule:
     sizes: dict[str, Any] = {}
     elsewhere: list[tuple[str, str, Any]] = []
     for path, part in _parts(config.data):
-        keys = Keys([(path, part)], {})
+        keys = Keys([(path, part)])
         for key, (place, field) in SIZES.items():
             # Qwen-Omni's vision tower carries the tokens_per_second of Qwen2.5-VL, which its code does not read
             if key == "tokens_per_second" and row.positions.time != "interval":
                 continue
-            value = keys.number(key, above=0)
-            if value is not None and place == (VISION if path.endswith(f"{VISION}.") else OWN):
+            if (value := keys.number(key, above=0)) is None:
+                continue
+            if place == (VISION if path.endswith(f"{VISION}.") else OWN):
                 sizes[field] = value
-            elif value is not None:
+            else:
                 elsewhere.append((path + key, field, value))
         for key in part:
-            if isinstance(key, str) and key not in SIZES and near(key, SIZES) and part[key] is not None:
+            if key not in SIZES and near(key, SIZES) and part[key] is not None:
                 raise ValueError(f"{path}{key} is not understood{near(key, SIZES)}")
-        if row.positions.after == "tokens" and (sections := _sections(path, part)):
-            sizes["axes"] = len(sections)
+        ropes = [(name, part[name]) for name in ("rope_parameters", "rope_scaling") if isinstance(part.get(name), dict)]
+        rope = Keys([(f"{path}{name}.", data) for name, data in ropes if row.positions.after == "tokens"])
+        if stated := rope.wholes("mrope_section") or rope.wholes("xdrope_section"):
+            sizes["axes"] = len(stated)
     rule = replace(row.positions, **sizes)
     for path, field, value in elsewhere:
         if getattr(rule, field) != value:
@@ -64,9 +67,3 @@ def _parts(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
         if config.get(place) is not None:
             is_dict(path + place, config[place])
             yield from _parts(config[place], f"{path}{place}.")
-
-
-def _sections(path: str, part: dict[str, Any]) -> list[int]:
-    names = ("rope_parameters", "rope_scaling")
-    rope = Keys([(f"{path}{name}.", part[name]) for name in names if isinstance(part.get(name), dict)], {})
-    return rope.wholes("mrope_section") or rope.wholes("xdrope_section") or []

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...rotary.model_rotary import ModelRotary
-from .keys import Keys, about_positions, is_neutral, slip_of
-from .refusal import Reason, Refused
+from .keys import Keys, about_positions, is_neutral, is_number, slip_of
+from .refusal import Reason, Refused, unread
 from .row import NoRotary
 
 if TYPE_CHECKING:
@@ -30,29 +30,23 @@ def read_by_observing(name: str, data: Mapping[str, Any], path: str) -> tuple[Mo
     Raises `NoRotary` where nothing was seen to rotate, and `Refused` where the class refuses the config, where what
     rotates could not be described, and for a key that is one letter off one that the model's code read.
     """
-    if not _installed(name):
+    try:
+        from transformers import CONFIG_MAPPING
+    except ImportError:
+        return None
+    if name not in CONFIG_MAPPING:
         return None
     try:
         model, sources, read, known = _observed(name, json.dumps(data, sort_keys=True, default=str))
     except NoRotary:
         raise
     except ValueError as error:
-        where = f" of {path}" if path else ""
-        raise Refused(
-            f"model_type{where} {name!r} has no row, and was not observed: {error}", Reason.BEYOND, f"{path}.model_type"
-        ) from error
-    keys = Keys([(f"{path}." if path else "", dict(data))], {})
-    keys.sources.update({f"{path}.{key}".lstrip("."): word for key, word in sources.items()})
+        said = f"model_type{f' of {path}' if path else ''} {name!r} has no row, and was not observed: {error}"
+        raise Refused(said, Reason.BEYOND, f"{path}.model_type") from error
+    keys = Keys([(f"{path}." if path else "", dict(data))])
+    keys.sources.update({keys.path + key: word for key, word in sources.items()})
     _account(name, keys, data, read, known)
     return model, keys
-
-
-def _installed(name: str) -> bool:
-    try:
-        from transformers import CONFIG_MAPPING
-    except ImportError:
-        return False
-    return name in CONFIG_MAPPING
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +65,7 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
         instead = "".join(f"; {fact.value}" for fact in seen.facts if fact.name == "instead")
         raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{instead}")
     sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
-    unexplained = [key for key in _stated(data) if key in read and not _explained(_value(data, key), small)]
+    unexplained = [key for key, value in _stated(data) if key in read and not _explained(value, small)]
     notes = [f"its code read {key}, which nothing that was seen explains" for key in unexplained]
     known = frozenset(inspect.signature(type(tiny.config)).parameters)
     return replace(large_as(found, data, small), notes=(*small.notes, *notes)), sources, read, known
@@ -122,64 +116,45 @@ def large_as(found: SeenSmall, data: Mapping[str, Any], small: ModelRotary) -> M
     )
 
 
-def _stated(data: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The paths of keys about positions with a value that asks for something."""
+def _stated(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys about positions with a value that asks for something, by their paths."""
     for key, value in data.items():
         if isinstance(value, dict):
             yield from _stated(value, f"{path}{key}.")
         elif isinstance(key, str) and (about_positions(key) or path.startswith("rope_")) and not is_neutral(value):
-            yield f"{path}{key}"
-
-
-def _value(data: Mapping[str, Any], path: str) -> Any:
-    value: Any = data
-    for step in path.split("."):
-        value = value[step]
-    return value
+            yield f"{path}{key}", value
 
 
 def _explained(value: Any, model: ModelRotary) -> bool:
     """Whether a value is one of the numbers, words or lists of what was seen."""
-    known = {repr(model.max_position), *(repr(n) for n in (model.num_heads, model.num_kv_heads, model.prefix_tokens))}
+    seen: list[Any] = [model.max_position, model.num_heads, model.num_kv_heads, model.prefix_tokens]
     for spec in model.distinct:
-        known |= set(_numbers(spec.to_dict()))
-        known |= {_as_text(spec.rotary_dim / spec.head_dim), _as_text(spec.head_dim - spec.rotary_dim)}
+        seen += [spec.to_dict(), spec.rotary_dim / spec.head_dim, spec.head_dim - spec.rotary_dim]
+    known = set(_numbers(seen))
     if isinstance(value, list) and not all(isinstance(item, int | float) for item in value):
         return True  # kinds of layers: each was built
     items = value if isinstance(value, list) else [value]
-    return all(isinstance(item, str | bool) or _as_text(item) in known for item in items)
+    return all(isinstance(item, str | bool) or f"{item:.10g}" in known for item in items)
 
 
 def _numbers(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for inner in value.values():
+    if isinstance(value, dict | list | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _numbers(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _numbers(inner)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield _as_text(value)
-
-
-def _as_text(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, int | float) else repr(value)
+    elif is_number(value):
+        yield f"{value:.10g}"
 
 
 def _account(name: str, keys: Keys, data: Mapping[str, Any], read: frozenset[str], names: frozenset[str]) -> None:
     """What became of each key about positions: read, or ignored because no code reads it; a near name is refused."""
-    prefix = keys.places[0][0]
     known = {key.rpartition(".")[2] for key in read}
-    for key in _stated(data):
+    for key, value in _stated(data):
         short = key.rpartition(".")[2]
         if key in read or short in known:
-            keys.sources.setdefault(prefix + key, f"read by the code of {name}, and observed")
-        elif short not in names and (meant := slip_of(short, known | names)):
-            raise Refused(
-                f"{prefix}{key} is {_value(data, key)!r:.80}, but the code of {name} does not read it; "
-                f"did you mean {meant}?",
-                Reason.UNREAD,
-                prefix + key,
-            )
+            keys.sources.setdefault(keys.path + key, f"read by the code of {name}, and observed")
+        elif short not in names and (meant := slip_of(short, sorted(known | names))):
+            why = f"the code of {name} does not read it"
+            raise unread(keys.path + key, value, why, f"did you mean {meant}?")
         else:
-            keys.sources[prefix + key] = f"no effect: the code of {name} never reads it"
+            keys.sources[keys.path + key] = f"no effect: the code of {name} never reads it"
     keys.used.update(data)

@@ -11,10 +11,6 @@ from ..weights import Gguf, Weights
 from .keys import Keys
 from .refusal import Reason, Refused
 
-LEARNED, ALIBI = "uses learned absolute positions", "uses ALiBi"
-T5, NOPE = "uses T5's bucketed relative bias", "uses no position encoding in its attention"
-SINUSOIDAL = "uses sinusoidal positions"
-
 
 class NoRotary(ValueError):
     """There is no rotary embedding to read: no fault of the config.
@@ -102,14 +98,12 @@ class Alias:
 
     def row_of(self, name: str, data: dict[str, Any]) -> str:
         """The row for this config; raises ``ValueError`` for a version that is not known."""
-        if not self.versions:
-            return self.row
         version = data.get("version")
         key = str(float(version)) if isinstance(version, int | float) else ""
-        if key not in self.versions:
+        if self.versions and key not in self.versions:
             known = " or ".join(self.versions)
             raise ValueError(f"version must say which language model this {name} holds ({known}), got {version!r}")
-        return self.versions[key]
+        return self.versions.get(key, self.row)
 
 
 @dataclass(frozen=True)
@@ -171,7 +165,7 @@ class RotaryFlag:
     - ``rotates``: the values with which it rotates; ``default``: the value of a config that leaves it out.
     - ``instead``: what the model uses otherwise.
 
-    >>> RotaryFlag("alibi", (False,), False, ALIBI).check("toy", Keys([("", {"alibi": True})], {}))
+    >>> RotaryFlag("alibi", (False,), False, "uses ALiBi").check("toy", Keys([("", {"alibi": True})]))
     Traceback (most recent call last):
     phasor.models.reading.row.NoRotary: toy uses ALiBi (alibi is True); it has no rotary embedding to read
     """

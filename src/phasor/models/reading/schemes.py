@@ -6,7 +6,7 @@ from typing import Any
 
 from ...rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, NTKFixed, Proportional, Scaling, YaRN
 from ...support.checks import number, whole
-from .keys import Keys, agreed, is_list, is_share, near
+from .keys import Keys, agreed, is_list, is_share, must, near
 from .refusal import ambiguous, unread
 from .text_row import TextReading
 
@@ -28,7 +28,7 @@ class Entry:
 class Scheme:
     """A scheme under the name it has in configs; ``scaling``: its class, None for no scaling.
 
-    ``check`` and ``say`` are for keys that state more than one field: one reads them, the other writes them.
+    ``check`` and ``write_more`` are for keys that state more than one field: one reads them, the other writes them.
     """
 
     scaling: type[Scaling] | None
@@ -59,21 +59,20 @@ class Scheme:
 
 def scheme_of(rope: Keys, reading: TextReading) -> str:
     """The scheme's name in `SCHEMES`; ``type`` and ``rope_type`` must mean the same."""
-    names = {**dict.fromkeys(SCHEMES), **reading.row.scheme_names}
+    own = reading.row.scheme_names
+    names = {**{name: name for name in SCHEMES if name not in FAMILY_SCHEMES}, **own}
     entries = []
     for path, word in rope.entries(*TYPES):
         if not isinstance(word, str):
             raise ValueError(f"{path} must be the name of a scaling, got {word!r}")
-        if word not in names or (word in FAMILY_SCHEMES and word not in reading.row.scheme_names):
-            known = sorted(w for w in names if w not in FAMILY_SCHEMES or w in reading.row.scheme_names)
+        if word not in names:
             raise ValueError(
                 f"{path} is {word!r}, which is none of those that the code of {reading.model_type} knows: "
-                f"{', '.join(known)}{near(word, known)}"
+                f"{', '.join(sorted(names))}{near(word, sorted(names))}"
             )
-        meant = names[word] or word
-        name = meant if isinstance(meant, str) else meant(rope)
-        entries.append((path, name))
-        rope.sources[path] = f"scaling {word}" if name != "default" else "no scaling"
+        meant = names[word]
+        entries.append((path, meant if isinstance(meant, str) else meant(rope)))
+        rope.sources[path] = f"scaling {word}" if entries[-1][1] != "default" else "no scaling"
     return agreed(entries) or "default"
 
 
@@ -95,6 +94,10 @@ def scheme_for(scaling: Scaling | None) -> tuple[str, Scheme]:
     raise ValueError(f"{type(scaling).__name__} has no name in configs")
 
 
+def _missing(rope: Keys, key: str, why: str, out: str) -> ValueError:
+    return ValueError(f"{rope.path or 'config '}{key} is missing{why}; {out}")
+
+
 def _optional(**bound: float) -> Form:
     def form(rope: Keys, key: str, reading: TextReading, scheme: str) -> float | None:
         value = rope.number(key, **bound)
@@ -105,11 +108,13 @@ def _optional(**bound: float) -> Form:
     return form
 
 
+_POSITIVE, _AT_LEAST_0 = _optional(above=0), _optional(at_least=0)
+
+
 def _required(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
-    value = _optional(above=0)(rope, key, reading, scheme)
+    value = _POSITIVE(rope, key, reading, scheme)
     if value is None:
-        where = rope.places[0][0] or "config "
-        raise ValueError(f"{where}{key} is missing: {scheme} scaling needs it; add the value of the checkpoint")
+        raise _missing(rope, key, f": {scheme} scaling needs it", "add the value of the checkpoint")
     return float(value)
 
 
@@ -120,9 +125,8 @@ def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     value: Any = agreed(entries, lambda p, v: number(p, v, above=0))
     if value is None:
         why = f"{scheme} scaling needs the first length of training, and max_position_embeddings may mean either"
-        raise ambiguous(f"{rope.places[0][0]}{key}", why)
-    if value != int(value):
-        raise ValueError(f"{entries[0][0]} must be a whole number of positions, got {value!r}")
+        raise ambiguous(f"{rope.path}{key}", why)
+    must(value == int(value), entries[0][0], "a whole number of positions", value)
     whole(entries[0][0], int(value))
     for keys in (rope, reading.keys):
         keys.explain(f"original_max_position {int(value)}", key)
@@ -131,34 +135,28 @@ def _original(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
 
 def _implicit_factor(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
     """``factor``, else the declared length over the original one; says so where the three do not go together."""
-    original, declared = _original(rope, ORIGINAL, reading, scheme), reading.max_position
-    factor: float | None = _optional(above=0)(rope, key, reading, scheme)
+    original, declared, at = _original(rope, ORIGINAL, reading, scheme), reading.max_position, reading.length_key
+    factor: float | None = _POSITIVE(rope, key, reading, scheme)
     if factor is None:
         if declared is None:
-            raise ValueError(
-                f"{rope.places[0][0]}factor is missing, and so is max_position_embeddings; add one of them"
-            )
-        rope.sources[f"{rope.places[0][0]}factor"] = f"not in config: max_position_embeddings / {original}"
+            raise _missing(rope, "factor", ", and so is max_position_embeddings", "add one of them")
+        rope.absent("factor", f"max_position_embeddings / {original}")
         return declared / original
-    stated = reading.keys.entries(reading.length_key.removeprefix(reading.path)) if declared is not None else []
+    stated = reading.keys.entries(at.removeprefix(reading.path)) if declared is not None else []
     if stated and not original <= (declared or 0) <= original * max(factor, 1) * 1.01:
-        reading.note(
-            f"{reading.length_key} is {declared}, which lies outside {original} to {factor:.10g} x {original}: "
-            f"{scheme} goes by factor and {ORIGINAL}"
-        )
+        outside = f"{original} to {factor:.10g} x {original}: {scheme} goes by factor and {ORIGINAL}"
+        reading.note(f"{at} is {declared}, which lies outside {outside}")
     return factor
 
 
 def _truncate(rope: Keys, key: str, reading: TextReading, scheme: str) -> bool | None:
     truncate = rope.flag(key)
-    if truncate is None and (null := [path for path, data in rope.places if key in data]):
-        rope.sources[null[0] + key] = "yarn truncate False, as the code takes null"
+    if null := rope.nulls(key) if truncate is None else []:
+        rope.sources[null[0]] = "yarn truncate False, as the code takes null"
         truncate = False
-    if truncate is None:
-        return None
-    if not truncate and reading.row.kinds:
+    if truncate is False and reading.row.kinds:
         why = "transformers does not look for it under a layer type, and rounds the ends of the ramp"
-        raise unread(f"{rope.places[0][0]}{key}", truncate, why)
+        raise unread(f"{rope.path}{key}", truncate, why)
     rope.explain(f"yarn truncate {truncate}", key)
     return truncate
 
@@ -169,7 +167,7 @@ def _fraction(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
     share: float | None = agreed([*rope.entries(key), *reading.keys.entries(*row.shares)], is_share)
     if share is None:
         share = 1.0 if row.partial is None or reading.keys.nulls(*row.shares) else row.partial
-        reading.default((row.shares or (key,))[0], f"{share:g}")
+        reading.keys.default((row.shares or (key,))[0], f"{share:g}")
     rope.explain(f"{scheme} {key} {share:.10g}", key)
     reading.keys.explain(f"{scheme} {key} {share:.10g}", *row.shares)
     return share
@@ -178,21 +176,21 @@ def _fraction(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
 def _list(rope: Keys, key: str, reading: TextReading, scheme: str) -> tuple[float, ...]:
     values = rope.get(key, check=is_list)
     if values is None:
-        raise ValueError(f"{rope.places[0][0]}{key} is missing: {scheme} scaling needs one divisor per pair; add it")
+        raise _missing(rope, key, f": {scheme} scaling needs one divisor per pair", "add it")
     rope.explain(f"{scheme} {key}, {len(values)} values", key)
     return tuple(values)
 
 
 def _declared(rope: Keys, key: str, reading: TextReading, scheme: str) -> int:
     """The length that dynamic scaling grows from, which is the declared one."""
-    length, top = reading.max_position, reading.keys
+    length, top, at = reading.max_position, reading.keys, reading.length_key
     if length is None:
-        raise ValueError(f"{rope.places[0][0]}rope_type 'dynamic' needs max_position_embeddings; add it")
-    agreed([(reading.length_key, length), *rope.entries(key), *top.entries(key)])
+        raise ValueError(f"{rope.path}rope_type 'dynamic' needs max_position_embeddings; add it")
+    agreed([(at, length), *rope.entries(key), *top.entries(key)])
     rope.explain("equal to max_position_embeddings, which dynamic scaling uses", key)
-    meaning, use = top.sources.get(reading.length_key, ""), f"original_max_position {length} of dynamic scaling"
+    meaning, use = top.sources.get(at, ""), f"original_max_position {length} of dynamic scaling"
     if use not in meaning:  # a class default is already told
-        top.sources[reading.length_key] = f"{meaning}; {use}" if meaning else use
+        top.sources[at] = f"{meaning}; {use}" if meaning else use
     return length
 
 
@@ -213,7 +211,7 @@ def _both_mscales(rope: Keys, reading: TextReading, values: dict[str, Any]) -> N
     """``long_mscale`` and ``short_mscale``: an attention factor on either side of the original length."""
     long, short = rope.number("long_mscale", above=0), rope.number("short_mscale", above=0)
     if (long is None) != (short is None) or (long is not None and "attention" in values):
-        raise ValueError(f"{rope.places[0][0]}long_mscale and short_mscale go together, without attention_factor")
+        raise ValueError(f"{rope.path}long_mscale and short_mscale go together, without attention_factor")
     if long is not None:
         rope.explain("longrope attention factor beyond the original length", "long_mscale")
         rope.explain("longrope attention factor inside the original length", "short_mscale")
@@ -227,8 +225,8 @@ def _write_both_mscales(scaling: LongRoPE, data: dict[str, Any]) -> None:
 
 def _alpha_alone(rope: Keys, reading: TextReading, values: dict[str, Any]) -> None:
     for name in ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"):
-        if rope.number(name) is not None:
-            rope.explain("no effect: alpha fixes the base", name)
+        rope.number(name)
+        rope.explain("no effect: alpha fixes the base", name)
 
 
 def _named(form: Form, *keys: str) -> tuple[Entry, ...]:
@@ -236,7 +234,6 @@ def _named(form: Form, *keys: str) -> tuple[Entry, ...]:
     return tuple(Entry(key, key, form) for key in keys)
 
 
-_POSITIVE, _AT_LEAST_0 = _optional(above=0), _optional(at_least=0)
 FACTOR = _named(_required, "factor")
 FIRST_LENGTH = Entry(ORIGINAL, "original_max_position", _original)
 STRETCH = (FIRST_LENGTH, *_named(_implicit_factor, "factor"))

@@ -23,26 +23,23 @@ class ModelSizes:
 
 def read_sizes(row: TextRow, keys: Keys) -> ModelSizes:
     """The sizes a rotary encoding needs; what the config leaves out is the default of its own class."""
-    layers = _size(row, keys, "layers", row.layers, LARGEST_COUNT)
-    heads = _size(row, keys, "heads", row.heads, LARGEST_COUNT)
+    layers, heads = (_size(row, keys, what, LARGEST_COUNT) for what in ("layers", "heads"))
     length, length_key = _length(row, keys)
     if row.mla is None:
         head = Head(_head_dim(row, keys, heads))
     else:
-        head = read_latent_head(keys, row.mla, row.config, strict=row.interleave_key)
+        head = read_latent_head(keys, row.mla, strict=row.interleave_key)
     return ModelSizes(heads, _kv_heads(row, keys, heads), layers, head, length, length_key)
 
 
-def _size(row: TextRow, keys: Keys, what: str, default: int | None, most: int) -> int:
-    names = getattr(row.names, what)
-    value, path = keys.size(*names, most=most), keys.places[0][0] + names[0]
-    if value is not None:
-        return value
-    _refuse_others(row, keys, what)
-    if default is None:
-        raise ValueError(f"{path} is missing, and {row.config} has no default for it; add it")
-    keys.sources[path] = f"not in config: {row.config}'s default, {default}"
-    return default
+def _size(row: TextRow, keys: Keys, what: str, most: int) -> int:
+    names, default = getattr(row.names, what), getattr(row, what)
+    if (value := keys.size(*names, most=most)) is None:
+        _refuse_others(row, keys, what)
+        if default is None:
+            raise ValueError(f"{keys.path}{names[0]} is missing, and {row.config} has no default for it; add it")
+        keys.default(names[0], str(default))
+    return int(default if value is None else value)
 
 
 def _refuse_others(row: TextRow, keys: Keys, what: str) -> None:
@@ -58,24 +55,22 @@ def _refuse_others(row: TextRow, keys: Keys, what: str) -> None:
 
 def _kv_heads(row: TextRow, keys: Keys, heads: int) -> int:
     """Key heads: stated, else the class's default, whatever the query heads; null means one per query head."""
-    default = row.kv_heads
+    names, default = row.names.kv_heads, row.kv_heads
     if callable(default):
         return default(keys, heads)
-    names = row.names.kv_heads
-    if not names:
-        return heads
-    path, data = keys.places[0]
     if (kv := keys.size(*names, most=LARGEST_COUNT)) is not None:
         if heads % kv:
             (where, _), *_ = keys.entries(*names)
             raise ValueError(f"{where} must divide the number of query heads, {heads}, got {kv}; mend one of them")
         return kv
-    if null := [name for name in names if name in data]:
-        keys.sources[path + null[0]] = f"null: one per query head, {heads}"
-        return heads
-    meaning = f"one per query head, {heads}" if default is None else f"{row.config}'s default, {default}"
-    keys.sources[path + names[0]] = f"not in config: {meaning}"
-    return heads if default is None else default
+    if null := keys.nulls(*names):
+        keys.sources[null[0]] = f"null: one per query head, {heads}"
+    elif names and default is None:
+        keys.absent(names[0], f"one per query head, {heads}")
+    elif names:
+        keys.default(names[0], str(default))
+        return default or heads
+    return heads
 
 
 def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
@@ -87,27 +82,25 @@ def _head_dim(row: TextRow, keys: Keys, heads: int) -> int:
         if not name.endswith(("_dim", "_head")) and near(name, ("head_dim",)):
             raise unread(path + name, data[name], "head_dim is missing; did you mean head_dim?")
     if isinstance(default, int) and "head_dim" not in data:
-        keys.sources[f"{path}head_dim"] = f"not in config: {row.config}'s default, {default}"
+        keys.default("head_dim", str(default))
         return default
-    hidden = _size(row, keys, "hidden", row.hidden, LARGEST_HIDDEN)
+    hidden = _size(row, keys, "hidden", LARGEST_HIDDEN)
     width = default(hidden, heads) if callable(default) else hidden / heads
+    first, second = path + row.names.hidden[0], path + row.names.heads[0]
     if width != int(width):
-        first, second = path + row.names.hidden[0], path + row.names.heads[0]
         raise contradiction(first, second, (hidden, heads), "the first must be a multiple of the second; add head_dim")
     if not 0 < width <= LARGEST_HEAD:
-        name = path + row.names.hidden[0]
-        raise Refused(f"{name} / heads must be 1 to {LARGEST_HEAD}, got {width}", Reason.BEYOND, name)
-    keys.sources[f"{path}head_dim"] = f"not in config: hidden_size / num_attention_heads = {int(width)}"
+        raise Refused(f"{first} / heads must be 1 to {LARGEST_HEAD}, got {width}", Reason.BEYOND, first)
+    keys.absent("head_dim", f"hidden_size / num_attention_heads = {int(width)}")
     return int(width)
 
 
 def _length(row: TextRow, keys: Keys) -> tuple[int | None, str]:
     """The length the config declares, or its class's default; and the key that says it."""
-    names, default = row.names.length, row.length
+    names = row.names.length
     if (length := keys.length(*names)) is not None:
         return length, keys.entries(*names)[0][0]
-    key = f"{keys.places[0][0]}{names[0]}"
-    if default is not None:
+    if row.length is not None:
         _refuse_others(row, keys, "length")
-        keys.sources[key] = f"not in config: {row.config}'s default, {default}"
-    return default, key
+        keys.default(names[0], str(row.length))
+    return row.length, keys.path + names[0]

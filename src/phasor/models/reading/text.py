@@ -85,13 +85,13 @@ class LayerRotary:
 
 def read_text(model_type: str, row: TextRow, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
     """The encoding of one text config by what its row says, and its keys."""
-    keys = Keys([(path, data)], {})
+    keys = Keys([(path, data)], owner=row.config)
     for flag in row.rotary_flags:
         flag.check(model_type, keys)
     if row.before is not None:
         row = row.before(row, keys)
     sizes = read_sizes(row, keys)
-    reading = TextReading(model_type, row, keys, path, sizes.max_position, sizes.length_key)
+    reading = TextReading(model_type, keys, sizes.max_position, sizes.length_key, row=row)
     words = row.layer_types.read(keys, sizes.layers, model_type)
     bases = _listed_bases(row, keys, len(words))
     rotates = [r and (b is None or b.base > 0) for r, b in zip(row.rotates(keys, words), bases, strict=True)]
@@ -101,14 +101,14 @@ def read_text(model_type: str, row: TextRow, data: dict[str, Any], path: str) ->
 
     distinct: dict[Any, LayerRotary] = {}
     layers = []
-    for kind, head, base, rotating in zip(kinds, heads, bases, rotates, strict=True):
-        if rotating and (kind, head, base) not in distinct:
-            distinct[kind, head, base] = _read_kind(reading, kind, levels, head, base)
-        layers.append(distinct[kind, head, base] if rotating else LayerRotary(None))
+    for key, rotating in zip(zip(kinds, heads, bases, strict=True), rotates, strict=True):
+        if rotating and key not in distinct:
+            distinct[key] = _read_kind(reading, levels, *key)
+        layers.append(distinct[key] if rotating else LayerRotary(None))
     account_for_rest(reading, {kind for kind, _, _ in distinct})
-    for key, meaning in row.reads.items():
-        if "." not in key:  # `rope_levels` looks at those inside a dictionary
-            keys.explain(meaning, key)
+    for name, meaning in row.reads.items():
+        if "." not in name:  # `rope_levels` looks at those inside a dictionary
+            keys.explain(meaning, name)
     for name, sub_model in row.sub_models.items():
         keys.explain(f"a matter of the {name}", *sub_model.reads)
     temperatures = tuple(layer.temperature for layer in layers)
@@ -152,25 +152,21 @@ def _listed_bases(row: TextRow, keys: Keys, count: int) -> list[ListedBase | Non
 
 
 def _read_kind(
-    reading: TextReading, kind: str, levels: dict[str, Keys | None], head: Head, listed: ListedBase | None
+    reading: TextReading, levels: dict[str, Keys | None], kind: str, head: Head, listed: ListedBase | None
 ) -> LayerRotary:
     """The rotation of the layers of one kind."""
-    row = reading.row
+    row, name = reading.row, reading.model_type
     if kind not in levels:
-        raise ValueError(
-            f"{reading.model_type} has a layer of type {kind!r}, and its rope parameters know only {', '.join(levels)}"
-        )
+        raise ValueError(f"{name} has a layer of type {kind!r}, and its rope parameters know only {', '.join(levels)}")
     rope, parameters = levels[kind], row.defaults(kind)
     if rope is None or (parameters is None and not rope.places):
         return LayerRotary(None)
-    if parameters is None:
-        parameters = Rope(None)
+    parameters = parameters or Rope(None)
     if not rope.places:
         rope = class_default(reading, dict(parameters.more))
     scheme = scheme_of(rope, reading)
     if scheme != "default" and not row.scaled:
-        where = rope.entries(*TYPES)[0][0]
-        raise unread(where, scheme, f"the code of {reading.model_type} has no scaling")
+        raise unread(rope.entries(*TYPES)[0][0], scheme, f"the code of {name} has no scaling")
     base, scaling = read_base(reading, parameters, rope, listed), read_scaling(scheme, rope, reading)
     width = read_width(reading, scheme, rope, head, listed)
     axes, second = row.axes(reading, rope, width["rotary_dim"] // 2)
@@ -179,12 +175,12 @@ def _read_kind(
     }  # fmt: skip
     if row.adjust is not None:
         fields = row.adjust(reading, rope, fields)
-    rope.refuse_unused(f"{reading.model_type} with {'no' if scheme == 'default' else scheme} scaling")
+    rope.refuse_unused(f"{name} with {'no' if scheme == 'default' else scheme} scaling")
     temperature = fields.pop("temperature", None)
     try:
         spec = RotarySpec(**fields)
     except ValueError as error:
         layers = f"the {kind} layers of this" if kind else "this"
-        raise Refused(f"{layers} {reading.model_type} config: {error}", Reason.BEYOND) from None
+        raise Refused(f"{layers} {name} config: {error}", Reason.BEYOND) from None
     softmax = spec.scaling.softmax_factor() if spec.scaling and row.mla is not None else 1.0
     return LayerRotary(spec, softmax, temperature)

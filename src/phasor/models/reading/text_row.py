@@ -122,28 +122,7 @@ class TextRow(Row):
 
 
 @dataclass(frozen=True)
-class TextReading:
-    """What is known while one text config is being read by its row (`Reading`); ``notes``: what its reader should hear.
+class TextReading(Reading):
+    """What is known while one text config is being read by its row."""
 
-    ``length_key``: the key that says ``max_position``, or would.
-    """
-
-    model_type: str
-    row: TextRow
-    keys: Keys
-    path: str
-    max_position: int | None
-    length_key: str
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def sources(self) -> dict[str, str]:
-        return self.keys.sources
-
-    def default(self, key: str, meaning: str) -> None:
-        """Record that the config leaves this to its class."""
-        self.sources[f"{self.path}{key}"] = f"not in config: {self.row.config}'s default, {meaning}"
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    row: TextRow = field(kw_only=True)

@@ -6,16 +6,17 @@ from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec, Tables
-from .keys import Keys, agreed, is_base, is_dict, is_list, is_share, is_size
+from .keys import Check, Keys, Reading, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD, Usual
 from .planes import Plane, plane
 from .refusal import contradiction, unread
+from .rope import EXCHANGED, FRACTION, rope_dicts
 from .row import Row, SubModel
+from .schemes import TYPES
 from .text import TextModel
 
 GridNames = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]  # hidden size, heads, layers
 PLAIN: GridNames = (("hidden_size",), ("num_attention_heads",), ("num_hidden_layers",))
-SHORT: GridNames = (("hidden_size",), ("num_heads", "num_attention_heads"), ("depth", "num_hidden_layers"))
 _LEARNED = "learned absolute positions next to the rotation"
 _OTHERS = "no effect on the rotation: other positions use it"
 _TRAINING = "no effect at inference: moves the coordinates in training"
@@ -36,85 +37,64 @@ PLAIN_TYPES = ("default", "axial", "mrope")
 
 
 @dataclass(frozen=True)
-class TowerConfig:
-    """The config of one tower while it is being read; ``config``: the class whose defaults fill what it leaves out."""
+class TowerConfig(Reading):
+    """The config of one tower while it is being read; ``dicts``: where it may have rope parameters."""
 
-    model_type: str
-    config: str
-    keys: Keys
-    path: str
     dicts: tuple[str, ...] = ("rope_parameters", "rope_scaling")
 
-    def default(self, key: str, meaning: str) -> None:
-        """Record that the config leaves this to its class."""
-        self.keys.sources[f"{self.path}{key}"] = f"not in config: {self.config}'s default, {meaning}"
-
-    def size(self, names: tuple[str, ...], default: int, at_least: int = 1) -> int:
-        """A number of heads, layers, channels or tokens under its names, else the class's default."""
-        value = self.keys.size(*names) if at_least else self.keys.whole(*names, at_least=0)
-        if value is None:
-            self.default(names[0], str(default))
-        return default if value is None else value
-
     def sizes(self, names: tuple[tuple[str, ...], ...], defaults: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self.size(n, d) for n, d in zip(names, defaults, strict=True))
+        return tuple(self.keys.size_or(d, *n) for n, d in zip(names, defaults, strict=True))
 
     def head_dim(self, name: str, hidden: int, heads: int) -> int:
         """Channels per head where the code divides ``hidden`` by ``heads``; a stated ``head_dim`` must agree."""
+        first, second = f"{self.path}{name}", f"{self.path}num_attention_heads"
         if hidden % heads:
-            first, second = f"{self.path}{name}", f"{self.path}num_attention_heads"
             raise contradiction(first, second, (hidden, heads), "the first must be a multiple of the second")
         self.keys.size("head_dim", most=LARGEST_HEAD)
-        stated = self.keys.entries("head_dim")
-        width: int = agreed([(f"{self.path}{name} / number of heads", hidden // heads), *stated])
-        is_size(f"{self.path}{name} / number of heads", width, LARGEST_HEAD)
+        width: int = agreed([(f"{first} / number of heads", hidden // heads), *self.keys.entries("head_dim")])
+        is_size(f"{first} / number of heads", width, LARGEST_HEAD)
         self.keys.explain(f"head_dim {width}", "head_dim")
         return width
 
-    def base(self, default: float, names: tuple[str, ...] = ("rope_theta",)) -> float:
+    def base(self, default: float, names: tuple[str, ...] = (EXCHANGED,)) -> float:
         """The base, in the rope parameters or under one of ``names`` at the top; no names: the code has it."""
         entries = self.keys.entries(*names)
-        for rope in self._ropes():
-            entries += rope.entries("rope_theta")
-            for path, word in rope.entries("rope_type", "type"):
+        for rope in rope_dicts(self.keys, self.dicts):
+            entries += rope.entries(EXCHANGED)
+            for path, word in rope.entries(*TYPES):
                 if word not in PLAIN_TYPES:
                     raise unread(path, word, f"the code of {self.model_type} knows {', '.join(PLAIN_TYPES)} only")
-                self.keys.sources[path] = "no scaling"
-            rope.entries("partial_rotary_factor")  # refused or read by `share`
+                self.sources[path] = "no scaling"
+            rope.entries(FRACTION)  # refused or read by `share`
             rope.refuse_unused(self.model_type)
-        for path, value in entries:
-            is_base(path, value)
-            self.keys.sources[path] = f"base {value:.10g}"
-        if not entries:
-            self.default((names or ("rope_theta",))[0], f"base {default:.10g}")
-        return float(agreed(entries) if entries else default)
+        name = (names or (EXCHANGED,))[0]
+        return self._agreed(entries, is_base, "base {:.10g}", name, default, f"base {default:.10g}")
 
     def share(self, default: float, most: float = 1.0) -> float:
         """``partial_rotary_factor``, in the rope parameters or at the top."""
-        name = "partial_rotary_factor"
-        entries = [*self.keys.entries(name), *(pair for rope in self._ropes() for pair in rope.entries(name))]
+        told = "{:g} of the channels of a head rotate"
+        return self._agreed(self._shares(), lambda p, v: is_share(p, v, most), told, FRACTION, default, f"{default:g}")
+
+    def _shares(self) -> list[tuple[str, Any]]:
+        return [pair for level in (self.keys, *rope_dicts(self.keys, self.dicts)) for pair in level.entries(FRACTION)]
+
+    def _agreed(
+        self, entries: list[tuple[str, Any]], check: Check, told: str, name: str, default: float, otherwise: str
+    ) -> float:
+        """The number that all places state, which is ``told``; else the default of the class under a ``name``."""
         for path, value in entries:
-            is_share(path, value, most)
-            self.keys.sources[path] = f"{value:g} of the channels of a head rotate"
+            check(path, value)
+            self.sources[path] = told.format(value)
         if not entries:
-            self.default(name, f"{default:g}")
+            self.keys.default(name, otherwise)
         return float(agreed(entries) if entries else default)
 
     def whole_head(self) -> None:
         """Refuse a share of the head where the code rotates all of it."""
         if (share := self.share(1.0)) != 1.0:
-            levels = (self.keys, *self._ropes())
-            where = [path for level in levels for path, _ in level.entries("partial_rotary_factor")]
-            raise unread(where[0], share, f"the code of {self.model_type} does not read it", "write 1, or remove it")
-        self.keys.explain("no effect: all channels of a head rotate", "partial_rotary_factor")
-
-    def _ropes(self) -> list[Keys]:
-        places = self.keys.entries(*self.dicts)
-        for path, data in places:
-            is_dict(path, data)
-            if not data:
-                self.keys.sources[path] = "empty: it states no parameters"
-        return [Keys([(f"{path}.", data)], self.keys.sources) for path, data in places]
+            where, why = self._shares()[0][0], f"the code of {self.model_type} does not read it"
+            raise unread(where, share, why, "write 1, or remove it")
+        self.keys.explain("no effect: all channels of a head rotate", FRACTION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,42 +139,38 @@ class GridTower(Row):
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
         """The encoding of every layer, and the keys of the config."""
-        part = TowerConfig(name, self.config, Keys([(path, data)], {}), path, self.dicts)
+        keys = Keys([(path, data)], owner=self.config)
+        part = TowerConfig(name, keys, dicts=self.dicts)
         hidden, heads, layers = part.sizes(self.names, (self.hidden, self.heads, self.layers))
-        kv_heads = heads if self.kv_heads is None else part.size(("num_key_value_heads",), self.kv_heads)
-        head_dim = self._head_dim(part, hidden, heads)
+        kv_heads = heads if self.kv_heads is None else keys.size_or(self.kv_heads, "num_key_value_heads")
+        if self.downsample:
+            hidden //= keys.size_or(1, self.downsample)
+        if self.head_dim is None:
+            head_dim = part.head_dim(self.names[0][0], hidden, heads)
+        else:
+            head_dim = keys.size_or(self.head_dim, "head_dim")
+            keys.explain(f"head_dim {head_dim}", "head_dim")
         part.whole_head()
         base = part.base(self.base, self.base_names)
         spec = RotarySpec(head_dim=head_dim, base=base, tables=self.tables, **self.layout(head_dim), **self.spec)
-        words = _words(part, layers, self.kinds)
-        registers = 0 if self.registers is None else part.size(("num_register_tokens",), self.registers, at_least=0)
-        part.keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
+        words, registers = _words(part, layers, self.kinds), 0
+        if self.registers is not None:
+            registers = keys.size_or(self.registers, "num_register_tokens", at_least=0)
+        keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
         model = of_one_spec(
-            part, spec, words, heads, kv_heads=kv_heads, notes=self.notes, prefix_tokens=self.prefix + registers,
+            part, spec, words, heads, num_kv_heads=kv_heads, notes=self.notes, prefix_tokens=self.prefix + registers,
             suffix_tokens=self.suffix,
         )  # fmt: skip
-        return model if self.after is None else self.after(part, model), part.keys
-
-    def _head_dim(self, part: TowerConfig, hidden: int, heads: int) -> int:
-        if self.downsample:
-            hidden //= part.size((self.downsample,), 1)
-        if self.head_dim is None:
-            return part.head_dim(self.names[0][0], hidden, heads)
-        width = part.size(("head_dim",), self.head_dim)
-        part.keys.explain(f"head_dim {width}", "head_dim")
-        return width
+        return model if self.after is None else self.after(part, model), keys
 
 
-def of_one_spec(
-    part: TowerConfig, spec: RotarySpec, words: tuple[str, ...], heads: int, *, kv_heads: int | None = None, **more: Any
-) -> ModelRotary:
+def of_one_spec(part: TowerConfig, spec: RotarySpec, words: tuple[str, ...], heads: int, **more: Any) -> ModelRotary:
     """A tower whose layers all rotate by one spec; ``words``: the type of each layer, ``"conv"`` where none does."""
     for key, meaning in HARMLESS.items():
         part.keys.explain(meaning, key)
     return ModelRotary(
         model_type=part.model_type, layers=tuple(None if word == "conv" else spec for word in words), layer_types=words,
-        num_heads=heads, num_kv_heads=heads if kv_heads is None else kv_heads, part=part.path.rstrip("."),
-        sources=part.keys.sources, **more,
+        num_heads=heads, part=part.path.rstrip("."), sources=part.sources, **more,
     )  # fmt: skip
 
 
@@ -210,8 +186,8 @@ class CustomParser(Row):
     reader: Callable[[TowerConfig], ModelRotary]
 
     def read(self, name: str, data: dict[str, Any], path: str) -> tuple[ModelRotary, Keys]:
-        keys = Keys([(path, data)], {})
-        return self.reader(TowerConfig(name, self.config, keys, path)), keys
+        keys = Keys([(path, data)], owner=self.config)
+        return self.reader(TowerConfig(name, keys)), keys
 
 
 @dataclass(frozen=True)
@@ -263,7 +239,7 @@ def _words(part: TowerConfig, count: int, kinds: Usual | None) -> tuple[str, ...
     words = part.keys.get("layer_types", check=is_list)
     part.keys.explain("the types of the layers", "layer_types")
     if words is None and kinds is not None:
-        part.default("layer_types", f"{usual}")
+        part.keys.default("layer_types", f"{usual}")
     words = usual if words is None else words
     known = sorted({"full_attention", *usual})
     for i, word in enumerate(words):

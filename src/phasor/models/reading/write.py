@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from ...rotary.model_rotary import ModelRotary
 from .composite import BASES, WIDTHS
 from .keys import ROPE_WORDS
-from .rope import EXCHANGED
+from .rope import EXCHANGED, FRACTION
 from .row import Row
 from .text import TextModel
 from .text_row import ANY_NAMES, Rope
-from .write_text import FRACTION, change, share_of, write_text
+from .write_text import change, share_of, write_text
 
 NOT_COMPARED = ("sources", "part", "parts", "notes")  # of the reading, not of the rotation
 IN_CONFIGS = ("base", "scaling", "rotary_dim", "exponent_dim", "axes", "second")  # the others are the code's own
@@ -79,16 +79,14 @@ def first_difference(read: ModelRotary, wanted: ModelRotary) -> WriteDifference 
         return WriteDifference(what, follows if key in FOLLOW else "take a config of that model as like")
     if can is None or want is None:
         rotates = "does not rotate" if want is None else "rotates"
-        return WriteDifference(
-            f"layer {key} of the model {rotates}, which this config of {read.model_type} does not say"
-        )
+        not_said = f"which this config of {read.model_type} does not say"
+        return WriteDifference(f"layer {key} of the model {rotates}, {not_said}")
     name, (mine, theirs) = next(iter(can.diff(want).items()))
     pairs = enumerate(zip(read.layers, wanted.layers, strict=True))
     others = [i for i, (a, b) in pairs if a and b and getattr(a, name) == mine and getattr(b, name) != theirs]
     shared = f", in one place for layers {others[0]} and {key}" if others else ""
-    verb, where = (
-        ("reads", f"in the spelling of this config{shared}") if name in IN_CONFIGS else ("has", "in any config")
-    )
+    in_configs = ("reads", f"in the spelling of this config{shared}")
+    verb, where = in_configs if name in IN_CONFIGS else ("has", "in any config")
     if name == "scaling" and type(mine) is type(theirs):
         field = next(f.name for f in fields(theirs) if getattr(mine, f.name) != getattr(theirs, f.name))
         name, mine, theirs = f"scaling.{field}", getattr(mine, field), getattr(theirs, field)

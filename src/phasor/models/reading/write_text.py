@@ -4,7 +4,7 @@ Nothing here knows what a family's code cannot say: whoever calls reads the resu
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...rotary.scaling import Proportional, Scaling
 from ...rotary.spec import RotarySpec
 from .composite import BASES, SHARES, WIDTHS
 from .keys import Keys
-from .rope import EXCHANGED
+from .rope import EXCHANGED, FRACTION
 from .schemes import FAMILY_SCHEMES, ORIGINAL, SCHEMES, TYPES, scheme_for
 from .text import TextModel
 from .text_row import Rope
@@ -22,7 +22,6 @@ from .text_row import Rope
 OLD, NEW = "rope_scaling", "rope_parameters"
 SHARES_LISTED = "partial_rotary_factors"
 SECTIONS = ("mrope_section", "xdrope_section")
-FRACTION = "partial_rotary_factor"
 OF_SCHEMES = {entry.key for scheme in SCHEMES.values() for entry in scheme.entries} | {"long_mscale", "short_mscale"}
 Config = dict[str, Any]
 Pair = tuple[RotarySpec | None, RotarySpec | None]  # of one layer: as the config says it, and as it shall
@@ -41,9 +40,9 @@ class Places:
     def style(self) -> str:
         """The name of a new dictionary: the old one if the config has keys that went with it."""
         row = self.row
-        tops = [key for kind in row.kinds or ("",) for key in self.parameters(kind).top if row.defaults(kind)]
-        shares = row.shares if row.partial is not None else ()
-        old = OLD in row.dicts and any(key in self.stated for key in (OLD, *tops, *shares, *row.widths))
+        went_with = [OLD, *row.widths, *(row.shares if row.partial is not None else ())]
+        went_with += [key for kind in row.kinds or ("",) for key in self.parameters(kind).top if row.defaults(kind)]
+        old = OLD in row.dicts and any(key in self.stated for key in went_with)
         return OLD if old and not (NEW in row.dicts and self.data.get(NEW)) else NEW
 
     def parameters(self, kind: str) -> Rope:
@@ -55,24 +54,24 @@ class Places:
         for name in self.row.dicts:
             rope = self.data.get(name) or {}
             if kinds.keys() & rope.keys():
-                rope = rope.get(kind)
-            elif kinds and name not in self.parameters(kind).flat:
-                rope = None
-            found += [rope] if rope else []
-        return found
+                found.append(rope.get(kind))
+            elif not kinds or name in self.parameters(kind).flat:
+                found.append(rope)
+        return [rope for rope in found if rope]
 
     def ropes_or_new(self, kind: str) -> list[Config]:
         """The same; where there is none, one that says what its absence means is put into the config."""
         kinds, style = self.row.kinds, self.style
         if not self.row.dicts:
             raise ValueError(f"the code of {self.model_type} has no key for it")
-        if not self.ropes(kind) and (style == OLD or not kinds):
+        if found := self.ropes(kind):
+            return found
+        if style == OLD or not kinds:
             if kinds and OLD not in self.parameters(kind).flat:
-                raise ValueError(
-                    f"rope_scaling holds for other layers than {kind}; rope_parameters per layer type would"
-                )
+                per_type = "rope_parameters per layer type would"
+                raise ValueError(f"rope_scaling holds for other layers than {kind}; {per_type}")
             self.data[style] = self._default(kind)
-        elif not self.ropes(kind):
+        else:
             levels = self.data.get(NEW) or {}
             new = (kind,) if levels else (*(each for each, rope in kinds.items() if rope is not None), kind)
             self.data[NEW] = {**levels, **{each: self._default(each) for each in new}}
@@ -80,29 +79,32 @@ class Places:
 
     def _default(self, kind: str) -> Config:
         """What the class takes where the config has no dictionary."""
-        rope = {"rope_type": "default", **self.parameters(kind).more}
-        if self._says(*self.row.shares, *self.row.widths):
+        parameters, row = self.parameters(kind), self.row
+        rope = {"rope_type": "default", **parameters.more}
+        if self._says(*row.shares, *row.widths):
             rope.pop(FRACTION, None)
-        base, top = self.parameters(kind).base, self.parameters(kind).top
-        return rope if self.style == OLD or base is None or self._says(*top) else {**rope, EXCHANGED: base}
+        if self.style == NEW and parameters.base is not None and not self._says(*parameters.top):
+            rope[EXCHANGED] = parameters.base
+        return rope
 
     def _says(self, *names: str) -> bool:
         return any(self.stated.get(name) is not None for name in names)
 
-    def add(self, kind: str, name: str, value: Any) -> None:
-        for rope in self.ropes_or_new(kind):
-            rope[name] = value
+    def put(self, kind: str, names: Sequence[str], value: Any) -> None:
+        """Into the dictionaries of a kind: under those of the names that stand there, else under the first, anew."""
+        if not change(self.ropes(kind), names, value):
+            change(self.ropes_or_new(kind), names[:1], value, add=True)
 
     def change_copies(self, names: Iterable[str], old: Any, new: Any) -> None:
         """Keys that say what is so, and that the code does not read."""
         change([self.data], [name for name in names if self.stated.get(name) == old], new)
 
 
-def change(levels: Iterable[Config], names: Iterable[str], value: Any) -> bool:
-    """Change those of the keys that are stated; whether there were any."""
-    stated = [(level, name) for level in levels for name in names if level.get(name) is not None]
+def change(levels: Iterable[Config], names: Iterable[str], value: Any, add: bool = False) -> bool:
+    """Change those of the keys that are stated, with ``add`` all of them; whether there were any."""
+    stated = [(level, name) for level in levels for name in names if add or level.get(name) is not None]
     for level, name in stated:
-        level[name] = alike(level[name], value)
+        level[name] = alike(level.get(name), value)
     return bool(stated)
 
 
@@ -133,13 +135,16 @@ def write_text(row: TextModel, data: Config, defaults: Config, old: ModelRotary,
     ``defaults``: what a composite config sets where ``data`` says nothing.
     """
     config = {**defaults, **data}
-    adapted = row if row.before is None else row.before(row, Keys([("", config)], {}))
+    adapted = row if row.before is None else row.before(row, Keys([("", config)]))
     assert isinstance(adapted, TextModel)
     places = Places(old.model_type, adapted, data, config)
     kinds = [row.kind_of(word) for word in old.layer_types]
-    lengthened = old.max_position != new.max_position
-    if lengthened and new.max_position is not None:
-        _write_length(row, data, new.max_position)
+    lengthened = new.max_position is not None and old.max_position != new.max_position
+    if lengthened:
+        renamed = getattr(row, "renamed", {})
+        names = (*row.names.length, *(key for key, name in renamed.items() if name in row.names.length))
+        if not change((data, data.get(getattr(row, "nested", "")) or {}), names, new.max_position):
+            data[names[0]] = new.max_position
     listed = _write_lists(places, kinds, old, new)
     for kind in dict.fromkeys(kinds):
         layers = [(a, b) for k, a, b in zip(kinds, old.layers, new.layers, strict=True) if k == kind]
@@ -147,13 +152,6 @@ def write_text(row: TextModel, data: Config, defaults: Config, old: ModelRotary,
     _repeat_next_to_kinds(row, data)
     if row.write is not None:
         row.write(new, data)
-
-
-def _write_length(row: TextModel, data: Config, length: int) -> None:
-    renamed = getattr(row, "renamed", {})
-    names = (*row.names.length, *(key for key, name in renamed.items() if name in row.names.length))
-    if not change((data, data.get(getattr(row, "nested", "")) or {}), names, length):
-        data[names[0]] = length
 
 
 def _write_lists(places: Places, kinds: list[str], old: ModelRotary, new: ModelRotary) -> bool:
@@ -175,7 +173,7 @@ def _write_lists(places: Places, kinds: list[str], old: ModelRotary, new: ModelR
             shares[i] = share_of(b.rotary_dim, b.head_dim)
     data |= {name: bases} if shares == before else {name: bases, SHARES_LISTED: shares}
     if len(same := {spec.base for spec in new.distinct}) == 1:  # of no effect then, and what others may read
-        change([rope for kind in kinds for rope in places.ropes(kind)], (EXCHANGED,), *same)
+        change([rope for kind in kinds for rope in places.ropes(kind)], (EXCHANGED,), same.pop())
     return True
 
 
@@ -198,8 +196,8 @@ def _write_kind(places: Places, kind: str, layers: list[Pair], listed: bool, len
         places.data["rope_interleave"] = differ["interleaved"][1].interleaved
     if (width := differ.get("exponent_dim") or differ.get("rotary_dim")) and not listed:
         _write_width(places, kind, *width)
-    if "axes" in differ or "second" in differ:
-        _write_sections(places, kind, (differ.get("axes") or differ["second"])[1])
+    if axes := differ.get("axes") or differ.get("second"):
+        _write_sections(places, kind, axes[1])
 
 
 def _rotate_or_not(places: Places, kind: str, layers: list[Pair]) -> None:
@@ -207,7 +205,7 @@ def _rotate_or_not(places: Places, kind: str, layers: list[Pair]) -> None:
     if not places.row.kinds or places.row.defaults(kind) is not None:
         return
     if wanted := [b for _, b in layers if b is not None]:
-        places.add(kind, EXCHANGED, wanted[0].base)
+        change(places.ropes_or_new(kind), (EXCHANGED,), wanted[0].base, add=True)
         _write_scaling(places, kind, None, wanted[0].scaling)
     elif any(a is not None for a, _ in layers):
         places.data[NEW] = {**(places.data.get(NEW) or {}), kind: None}
@@ -231,12 +229,12 @@ def _write_base(places: Places, kind: str, old: float, base: float) -> None:
     if top and (places.style == OLD or not row.dicts):
         places.data[top[0]] = base
     else:
-        places.add(kind, EXCHANGED, base)
+        places.put(kind, (EXCHANGED,), base)
 
 
 def _write_width(places: Places, kind: str, old: RotarySpec, spec: RotarySpec) -> None:
-    row, width = places.row, spec.exponent_dim or spec.rotary_dim
-    share, data = share_of(width, spec.head_dim), places.data
+    row, data, width = places.row, places.data, spec.exponent_dim or spec.rotary_dim
+    share = share_of(width, spec.head_dim)
     places.change_copies(WIDTHS, old.rotary_dim, width)
     places.change_copies(SHARES, old.rotary_dim / old.head_dim, share)
     inside = [] if isinstance(spec.scaling, Proportional) else places.ropes(kind)
@@ -246,29 +244,22 @@ def _write_width(places: Places, kind: str, old: RotarySpec, spec: RotarySpec) -
     if row.widths or (row.shares and places.style == OLD):
         data |= {row.widths[0]: width} if row.widths else {row.shares[0]: share}
     else:
-        places.add(kind, FRACTION, share)
+        change(places.ropes_or_new(kind), (FRACTION,), share, add=True)
 
 
 def _write_sections(places: Places, kind: str, spec: RotarySpec) -> None:
-    sections = _sections(spec)
-    if sections and not change(places.ropes(kind), SECTIONS, sections):
-        places.add(kind, SECTIONS[0], sections)
-    for rope in places.ropes(kind) if isinstance(spec.axes, OneAxis) else ():
-        for name in SECTIONS:
-            rope.pop(name, None)
-
-
-def _sections(spec: RotarySpec) -> list[int]:
-    """The list from which the axes of a spec are read; empty where no list says them."""
+    """The list from which the axes of a spec are read, if any."""
     axes, second = spec.axes, spec.second
     if isinstance(axes, Sections):
-        return list(axes.sections)
-    if not isinstance(axes, Listed):
-        return []
-    if isinstance(second, Listed):  # over channels, both members of each pair
+        places.put(kind, SECTIONS, list(axes.sections))
+    elif isinstance(axes, Listed) and isinstance(second, Listed):  # over channels, both members of each pair
         both = (*axes.axis, *second.axis)
-        return [both.count(axis) // 2 for axis in range(axes.count)]
-    return [axes.axis.count(axis) for axis in (1, 2, 0)]  # height, width, time
+        places.put(kind, SECTIONS, [both.count(axis) // 2 for axis in range(axes.count)])
+    elif isinstance(axes, Listed):
+        places.put(kind, SECTIONS, [axes.axis.count(axis) for axis in (1, 2, 0)])  # height, width, time
+    for rope in places.ropes(kind) if isinstance(axes, OneAxis) else ():
+        for name in SECTIONS:
+            rope.pop(name, None)
 
 
 def _write_scaling(places: Places, kind: str, old: Scaling | None, new: Scaling | None) -> None:
@@ -279,12 +270,8 @@ def _write_scaling(places: Places, kind: str, old: Scaling | None, new: Scaling 
         raise ValueError(f"the code of {places.model_type} has no scaling")
     for rope in places.ropes_or_new(kind) if old or new else ():
         _put_scaling(places, rope, old, new)
-        if (
-            new is None
-            and set(rope) <= set(TYPES)
-            and not places.parameters(kind).more
-            and places.data.get(OLD) is rope
-        ):
+        nothing_left = new is None and set(rope) <= set(TYPES) and not places.parameters(kind).more
+        if nothing_left and places.data.get(OLD) is rope:
             places.data[OLD] = None
 
 
@@ -298,8 +285,7 @@ def _put_scaling(places: Places, rope: Config, old: Scaling | None, new: Scaling
     for key in ({*said} if same else {*said} | OF_SCHEMES - {FRACTION}) - {*shall}:
         rope.pop(key, None)
     for key, value in shall.items():
-        levels = (rope, places.data) if key == ORIGINAL else (rope,)
-        holders = [level for level in levels if level.get(key) is not None]
+        holders = [level for level in (rope, places.data)[: 1 + (key == ORIGINAL)] if level.get(key) is not None]
         if not (same and said.get(key) == value and (holders or key != "factor")):
             for level in holders or [rope]:
                 level[key] = value
@@ -312,6 +298,6 @@ def _word(places: Places, rope: Config, name: str) -> str:
     row = places.row
     for word in (name, *row.scheme_names):
         meant = row.scheme_names.get(word, "" if word in FAMILY_SCHEMES else word)
-        if name == (meant(Keys([("", rope)], {})) if callable(meant) else meant):
+        if name == (meant(Keys([("", rope)])) if callable(meant) else meant):
             return word
     raise ValueError(f"the code of {places.model_type} has no scaling {name!r}")

@@ -80,7 +80,7 @@ def by_beta(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
         return fields
     length = rope.whole(ORIGINAL)
     if length is None:
-        raise ValueError(f"{rope.places[0][0]}{ORIGINAL} is missing: llama_4_scaling_beta counts in it; add it")
+        raise ValueError(f"{rope.path}{ORIGINAL} is missing: llama_4_scaling_beta counts in it; add it")
     rope.explain(f"queries grow with beta {beta:.10g} per {length} positions", "llama_4_scaling_beta")
     return {**fields, "temperature": LogFloor(beta, length)} if beta else fields
 
@@ -139,7 +139,7 @@ def temperatures(model: ModelRotary, keys: Keys) -> ModelRotary:
     beta, length = keys.number("attn_scale", at_least=0), keys.whole("floor_scale")
     for name, value, default in (("attn_scale", beta, "0.1"), ("floor_scale", length, "8192")):
         if value is None:
-            keys.sources[keys.places[0][0] + name] = f"not in config: Llama4TextConfig's default, {default}"
+            keys.default(name, default)
     if tuning is not None and not tuning:
         return model
     return _unrotated_by(LogFloor(0.1 if beta is None else beta, 8192 if length is None else length, offset=1), model)
@@ -172,8 +172,7 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
     count, base = len(model.layers), next(spec.base for spec in model.layers if spec is not None)
     stated = keys.get("layer_rope_theta", check=is_list)
     if stated is None:
-        every_fourth = "not in config: every fourth layer, counted from the last, does not rotate"
-        keys.sources["layer_rope_theta"] = every_fourth
+        keys.sources["layer_rope_theta"] = "not in config: every fourth layer, counted from the last, does not rotate"
         stated = [base if (count - 1 - i) % 4 else 0 for i in range(count)]
     if len(stated) != count:
         raise ValueError(f"layer_rope_theta must have one value per layer, {count} here, got {len(stated)}")
@@ -181,7 +180,7 @@ def by_zeros(model: ModelRotary, keys: Keys) -> ModelRotary:
         number(f"layer_rope_theta[{i}]", value, at_least=0)
         if value not in (0, base):
             out = "the code has one base for all layers that rotate; write 0 or that base"
-            both = [f"{keys.places[0][0]}{name}" for name in ("layer_rope_theta", "rope_parameters")]
+            both = [f"{keys.path}{name}" for name in ("layer_rope_theta", "rope_parameters")]
             raise contradiction(f"layer_rope_theta[{i}]", "rope_theta", (value, base), out, *both)
     keys.explain("which layers rotate: those without a 0", "layer_rope_theta")
     return replace(model, layers=tuple(s if v else None for s, v in zip(model.layers, stated, strict=True)))

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from ...support.checks import number
-from ..reading.keys import Keys, agreed, is_dict, is_size
+from ..reading.keys import Keys, agreed, is_size
 from ..reading.refusal import Reason, Refused, ambiguous, unread
 from ..reading.rope import refuse_gaps
-from ..reading.row import ALIBI, no_rotary
+from ..reading.row import no_rotary
 from ..reading.text_row import ANY_NAMES, TextRow
 
 CHATGLM_6B = ("the first ChatGLM-6B forms its angles in float16; this spec has the ladder without that rounding",)
@@ -18,9 +18,8 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
     for path, data in keys.entries(*row.dicts):
         named = data.keys() & row.kinds.keys() if isinstance(data, dict) else set()
         if len(named) == 1:
-            raise ambiguous(
-                f"{path}: one of {' and '.join(row.kinds)}", "the code reads both together", "add both", path
-            )
+            one = f"{path}: one of {' and '.join(row.kinds)}"
+            raise ambiguous(one, "the code reads both together", "add both", path)
         if isinstance(data, dict) and not named and data.get("rope_theta") is not None:
             top = keys.get("compress_rope_theta") or 160_000.0
             if data["rope_theta"] != top:
@@ -32,9 +31,8 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
 
 def one_width(row: TextRow, keys: Keys) -> TextRow:
     """LongCat forms frequencies for head_dim channels and rotates qk_rope_head_dim of them."""
-    path = keys.places[0][0]
-    stated = [keys.entries(name) or [(f"{path}{name} (by default)", 64)] for name in ("head_dim", "qk_rope_head_dim")]
-    agreed([pair for pairs in stated for pair in pairs])
+    for_both = ("head_dim", "qk_rope_head_dim")
+    agreed([p for name in for_both for p in keys.entries(name) or [(f"{keys.path}{name} (by default)", 64)]])
     keys.explain("the channels that rotate", "head_dim")
     return row
 
@@ -75,7 +73,7 @@ def two_dimensional(row: TextRow, keys: Keys) -> TextRow:
 def only_7b(row: TextRow, keys: Keys) -> TextRow:
     """Baichuan 13B has ALiBi, under the same model type."""
     if keys.get(*ANY_NAMES.hidden) != 4096:
-        raise no_rotary("baichuan 13B", ALIBI)
+        raise no_rotary("baichuan 13B", "uses ALiBi")
     return row
 
 
@@ -105,20 +103,16 @@ def same_heads(row: TextRow, keys: Keys) -> TextRow:
     """Moonshine's encoder and decoder have heads of one width."""
     heads, others = keys.size(*row.names.heads) or 8, keys.size("encoder_num_attention_heads") or 8
     if others != heads:
-        where, why = (
-            f"{keys.places[0][0]}encoder_num_attention_heads",
-            "its code takes either, by the order of its layers",
-        )
-        raise Refused(f"{where} must be that of the decoder, {heads}, got {others}: {why}", Reason.AMBIGUOUS)
+        said = f"encoder_num_attention_heads must be that of the decoder, {heads}, got {others}"
+        why = "its code takes either, by the order of its layers"
+        raise Refused(f"{keys.path}{said}: {why}", Reason.AMBIGUOUS)
     return row
 
 
 def heads_of_experts(row: TextRow, keys: Keys) -> TextRow:
     """JetMoE has as many query heads per key head as experts per token."""
-    default = row.kv_heads
-    assert isinstance(default, int)
-    kv_heads = keys.size("num_key_value_heads") or default
-    heads = kv_heads * (keys.whole("num_experts_per_tok") or 2)
+    assert isinstance(row.kv_heads, int)
+    heads = (keys.size("num_key_value_heads") or row.kv_heads) * (keys.whole("num_experts_per_tok") or 2)
     agreed([("num_key_value_heads * num_experts_per_tok", heads), *keys.entries("num_attention_heads")])
     return replace(row, heads=heads)
 
@@ -141,40 +135,31 @@ def all_heads(keys: Keys, heads: int) -> int:
 
 def falcon_kv_heads(keys: Keys, heads: int) -> int:
     """One key head for all (``multi_query``, the class's default), unless the decoder is the new one."""
-    path = keys.places[0][0]
-    stated, key = keys.size("num_kv_heads"), f"{path}num_kv_heads"
+    stated = keys.size("num_kv_heads")
     new, shared = keys.flag("new_decoder_architecture"), keys.flag("multi_query")
     if not new and shared is not False:
-        keys.sources[key] = "no effect: multi_query, one key head for all query heads"
+        keys.sources[f"{keys.path}num_kv_heads"] = "no effect: multi_query, one key head for all query heads"
         if shared is None:
-            keys.sources[f"{path}multi_query"] = "not in config: FalconConfig's default, true"
+            keys.default("multi_query", "true")
         return 1
     if stated is None:
-        keys.sources[key] = f"not in config: one per query head, {heads}"
+        keys.absent("num_kv_heads", f"one per query head, {heads}")
     return heads if stated is None else stated
 
 
 def dbrx_kv_heads(keys: Keys, heads: int) -> int:
     """``attn_config.kv_n_heads``, which is all that its attention reads."""
-    key = f"{keys.places[0][0]}attn_config.kv_n_heads"
-    stated = _attention(keys).size("kv_n_heads")
-    if stated is None:
-        keys.sources[key] = "not in config: DbrxAttentionConfig's default, 1"
-    kv: int = agreed([(key, 1 if stated is None else stated), *keys.entries("num_key_value_heads")], is_size)
+    inner = keys.inside("attn_config", "DbrxAttentionConfig")
+    own = (f"{inner.path}kv_n_heads", inner.size_or(1, "kv_n_heads"))
+    kv: int = agreed([own, *keys.entries("num_key_value_heads")], is_size)
     return kv
 
 
 def base_in_attention(row: TextRow, keys: Keys) -> TextRow:
     """DBRX keeps its base in ``attn_config``; transformers' own reader loses it there."""
-    ropes = [(f"{path}.rope_theta", d.get("rope_theta")) for path, d in keys.entries(*row.dicts) if isinstance(d, dict)]
-    inside = [pair for pair in ropes if pair[1] is not None]
-    entries = [*_attention(keys).entries("rope_theta"), *keys.entries("rope_theta"), *inside]
+    ropes = [Keys([(f"{path}.", data)]) for path, data in keys.entries(*row.dicts) if isinstance(data, dict)]
+    entries = [pair for level in (keys.inside("attn_config"), keys, *ropes) for pair in level.entries("rope_theta")]
     base = agreed(entries, lambda path, value: number(path, value, above=1))
     for path, _ in entries:
         keys.sources[path] = f"base {base:.10g}"
     return row if base is None else replace(row, base=float(base))
-
-
-def _attention(keys: Keys) -> Keys:
-    inner = keys.get("attn_config", check=is_dict) or {}
-    return Keys([(f"{keys.places[0][0]}attn_config.", inner)], keys.sources)

@@ -1,6 +1,6 @@
 """The kinds of layers of single families where the config lists none, which rotate, and how wide their heads are."""
 
-from ..reading.keys import Keys, agreed, is_dict, is_list
+from ..reading.keys import Keys, agreed, is_list
 from ..reading.layers import ATTENTION, Head, every, full_does_not, must_say, pattern
 
 
@@ -37,9 +37,10 @@ def sliding_widths(keys: Keys, words: tuple[str, ...], heads: list[Head]) -> lis
     """Dots 3's first spelling: ``swa_`` before the names; the rotated channels are what the unrotated ones leave."""
     if "sliding_attention" not in words:
         return heads
-    nope, whole = keys.size("swa_qk_nope_head_dim") or 192, keys.size("swa_head_dim") or 256
-    rotated = keys.size("swa_qk_rope_head_dim") or whole - nope
     names = ("swa_qk_nope_head_dim", "swa_qk_rope_head_dim", "swa_head_dim")
+    nope, rotated, whole = (keys.size(name) for name in names)
+    nope, whole = nope or 192, whole or 256
+    rotated = rotated or whole - nope
     keys.explain(f"sliding_attention layers: {nope} + {rotated} channels", *names)
     if rotated < 1:
         raise ValueError(f"swa_head_dim must be above swa_qk_nope_head_dim {nope}, got {whole}")
@@ -58,9 +59,9 @@ def repeated_blocks(keys: Keys, count: int) -> list[str]:
 def hybrid_of_54(keys: Keys, count: int) -> list[str]:
     """Zamba 2's class lists the kinds of 54 layers, whatever their number."""
     hybrid = {*range(6, 48, 6), 47, 51}
-    if count != 54:
-        must_say(keys, count)
-    return ["hybrid" if i in hybrid else "linear_attention" for i in range(count)]
+    return (
+        ["hybrid" if i in hybrid else "linear_attention" for i in range(54)] if count == 54 else must_say(keys, count)
+    )
 
 
 def listed(keys: Keys, count: int) -> list[bool]:
@@ -91,21 +92,17 @@ def chunks(keys: Keys, count: int) -> list[str]:
 
 def by_blocks(keys: Keys, count: int) -> list[str]:
     """Nemotron-NAS: each block says whether it has attention."""
-    blocks = keys.get("block_configs", check=is_list)
     words = []
-    for i, block in enumerate(blocks or ()):
+    for i, block in enumerate(keys.get("block_configs", check=is_list) or [{"attention": {}}] * count):
         attention = block.get("attention") if isinstance(block, dict) else None
         if not isinstance(attention, dict):
             raise ValueError(f"block_configs[{i}] must have an object 'attention', got {block!r:.80}")
         replaced = "linear" if attention.get("replace_with_linear") else "attention"
         words.append("no_op" if attention.get("no_op") else replaced)
-    return ["attention"] * count if blocks is None else words
+    return words
 
 
 def sparse(keys: Keys, count: int) -> list[str]:
     """MiniMax M3's published form: a list of the layers with sparse attention (1) in a dictionary of its own."""
-    inner = keys.get("sparse_attention_config", check=is_dict) or {}
-    path = f"{keys.places[0][0]}sparse_attention_config."
-    flags = Keys([(path, inner)], keys.sources).wholes("sparse_attention_freq")
-    words = ["minimax_m3_sparse" if flag else "full_attention" for flag in flags or ()]
-    return ["full_attention"] * count if flags is None else words
+    flags = keys.inside("sparse_attention_config").wholes("sparse_attention_freq")
+    return ["minimax_m3_sparse" if flag else "full_attention" for flag in ([0] * count if flags is None else flags)]

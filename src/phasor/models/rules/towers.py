@@ -1,12 +1,13 @@
 """Towers whose configs have keys of their own: readers of whole configs, and what follows a reading."""
 
 from dataclasses import replace
+from typing import Any
 
 from ...rotary.axes import Alternating, Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
-from ..reading.keys import Keys, agreed, is_dict, is_list, is_size
+from ..reading.keys import agreed, is_size
 from ..reading.refusal import contradiction
 from ..reading.row import NoRotary
 from ..reading.tower import PLAIN, GridNames, TowerConfig, of_one_spec
@@ -14,51 +15,47 @@ from ..reading.tower import PLAIN, GridNames, TowerConfig, of_one_spec
 
 def clvp(part: TowerConfig) -> ModelRotary:
     """CLVP's encoders: the width comes from ``projection_dim``, the base from the code, and v rotates too."""
-    if part.keys.flag("use_rotary_embedding") is False:
+    keys = part.keys
+    if keys.flag("use_rotary_embedding") is False:
         raise NoRotary(f"{part.path}use_rotary_embedding is false; it has no rotary embedding to read")
-    part.keys.explain("on", "use_rotary_embedding")
+    keys.explain("on", "use_rotary_embedding")
     hidden, heads, layers = part.sizes(PLAIN, (768, 12, 20))
-    width = max(part.size(("projection_dim",), 768) // (2 * heads), 32)
-    part.keys.explain(f"rotary_dim {width}", "projection_dim")
-    part.keys.sources[f"{part.path}rope_theta"] = "not in config: its code has base 10000"
+    width = max(keys.size_or(768, "projection_dim") // (2 * heads), 32)
+    keys.explain(f"rotary_dim {width}", "projection_dim")
+    keys.absent("rope_theta", "its code has base 10000")
     spec = RotarySpec(head_dim=part.head_dim("hidden_size", hidden, heads), rotary_dim=width)
     notes = ("its frequencies are a saved buffer, which takes the dtype of the model",)
     return of_one_spec(part, spec, ("attention",) * layers, heads, targets=("q", "k", "v"), notes=notes)
 
 
 def conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
-    """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so.
-
-    Their code has no rope parameters.
-    """
-    kind = part.keys.word("position_embeddings_type")
-    if kind != "rotary":
-        stated = "is not stated, and not rotary by default" if kind is None else f"is {kind!r}"
-        raise NoRotary(f"{part.path}position_embeddings_type {stated}; it has no rotary embedding to read")
-    part.keys.explain("rotary", "position_embeddings_type")
-    hidden, heads, layers = part.sizes(names, sizes)
-    base = replace(part, dicts=()).base(10_000.0, ("rotary_embedding_base",))
-    spec = RotarySpec(head_dim=part.head_dim("hidden_size", hidden, heads), base=base)
-    notes = ("hidden states are rotated, a slice for each head, before they are projected to q and k; v is not",)
-    return of_one_spec(part, spec, ("attention",) * layers, heads, notes=notes)
+    """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so."""
+    note = "hidden states are rotated, a slice for each head, before they are projected to q and k; v is not"
+    keys = ("position_embeddings_type", "rotary_embedding_base")
+    return _switched(part, keys, False, names, sizes, note)
 
 
 def saprot(part: TowerConfig) -> ModelRotary:
-    """Evolla's protein encoder: an ESM that rotates by default, and whose code has no rope parameters."""
-    kind = part.keys.word("position_embedding_type")
-    if kind not in (None, "rotary"):
-        raise NoRotary(f"{part.path}position_embedding_type is {kind!r}; it has no rotary embedding to read")
-    part.keys.explain("rotary", "position_embedding_type")
-    hidden, heads, layers = part.sizes(PLAIN, (1280, 20, 33))
-    head_dim, base = part.head_dim("hidden_size", hidden, heads), replace(part, dicts=()).base(10_000.0)
-    spec = RotarySpec(head_dim=head_dim, base=base, tables="rounded")
-    return of_one_spec(
-        part,
-        spec,
-        ("attention",) * layers,
-        heads,
-        notes=("queries are scaled by head_dim ** -0.5 before the rotation",),
-    )
+    """Evolla's protein encoder: an ESM that rotates by default."""
+    note, keys = "queries are scaled by head_dim ** -0.5 before the rotation", ("position_embedding_type", "rope_theta")
+    return _switched(part, keys, True, PLAIN, (1280, 20, 33), note, tables="rounded")
+
+
+def _switched(
+    part: TowerConfig, keys: tuple[str, str], by_default: bool, names: GridNames, sizes: tuple[int, int, int],
+    note: str, **more: Any,
+) -> ModelRotary:  # fmt: skip
+    """One axis, if the first key says "rotary"; the second holds the base, for the code has no rope parameters."""
+    switch, base = keys
+    kind = part.keys.word(switch)
+    if kind != "rotary" and not (kind is None and by_default):
+        stated = "is not stated, and not rotary by default" if kind is None else f"is {kind!r}"
+        raise NoRotary(f"{part.path}{switch} {stated}; it has no rotary embedding to read")
+    part.keys.explain("rotary", switch)
+    hidden, heads, layers = part.sizes(names, sizes)
+    head_dim = part.head_dim("hidden_size", hidden, heads)
+    spec = RotarySpec(head_dim=head_dim, base=replace(part, dicts=()).base(10_000.0, (base,)), **more)
+    return of_one_spec(part, spec, ("attention",) * layers, heads, notes=(note,))
 
 
 def esmfold2_atom(part: TowerConfig) -> ModelRotary:
@@ -66,8 +63,8 @@ def esmfold2_atom(part: TowerConfig) -> ModelRotary:
     hidden, heads, layers = part.sizes(PLAIN, (128, 4, 3))
     head_dim = part.keys.size("head_dim") or part.head_dim("hidden_size", hidden, heads)
     part.keys.explain(f"head_dim {head_dim}", "head_dim")
-    near = part.size(("num_spatial_rope_pairs_per_axis",), 2)
-    uid = part.size(("num_uid_rope_pairs",), 10)
+    near = part.keys.size_or(2, "num_spatial_rope_pairs_per_axis")
+    uid = part.keys.size_or(10, "num_uid_rope_pairs")
     rest = head_dim // 2 - 3 * near - uid
     if rest < 0:
         raise ValueError(f"{part.path}head_dim must hold 3 x {near} + {uid} pairs, got {head_dim}")
@@ -85,11 +82,9 @@ def esmfold2_atom(part: TowerConfig) -> ModelRotary:
 
 def musicflamingo(part: TowerConfig) -> ModelRotary:
     """Music Flamingo rotates audio features by their time, once, between the encoder and the projector."""
-    data = part.keys.get("audio_config", check=is_dict) or {}
-    path = f"{part.path}audio_config."
-    audio = TowerConfig(part.model_type, "AudioFlamingo3EncoderConfig", Keys([(path, data)], part.keys.sources), path)
-    hidden = audio.size(("hidden_size", "d_model"), 1280)
-    agreed([(f"{path}hidden_size", hidden), *part.keys.entries("head_dim")])
+    audio = part.keys.inside("audio_config", "AudioFlamingo3EncoderConfig")
+    hidden = audio.size_or(1280, "hidden_size", "d_model")
+    agreed([(f"{audio.path}hidden_size", hidden), *part.keys.entries("head_dim")])
     part.keys.explain(f"head_dim {hidden}", "head_dim")
     pairs, base = int(hidden * part.share(0.2)) // 2, part.base(1200.0)
     spec = RotarySpec(
@@ -130,7 +125,7 @@ def sam3(part: TowerConfig, model: ModelRotary) -> ModelRotary:
     across = part.keys.wholes("global_attn_indexes")
     if across is None:
         across = [7, 15, 23, 31]
-        part.default("global_attn_indexes", str(across))
+        part.keys.default("global_attn_indexes", str(across))
     part.keys.explain("layers across the whole image", "global_attn_indexes")
     shrunk = f"positions across the whole image are times {window} / {columns}"
     part.keys.explain(shrunk, "window_size", "image_size", "patch_size")
@@ -149,7 +144,7 @@ def sapiens2(part: TowerConfig, model: ModelRotary) -> ModelRotary:
     """Sapiens 2: a DINOv3 whose middle layers have fewer key heads."""
     count, listed = len(model.layers), "num_key_value_heads_per_layer"
     ends = ("num_first_full_attention_layers", "num_last_full_attention_layers")
-    few, first, last = (part.size((name,), 8) for name in ("num_key_value_attention_heads", *ends))
+    few, first, last = (part.keys.size_or(8, name) for name in ("num_key_value_attention_heads", *ends))
     heads = part.keys.wholes(listed, at_least=1)
     if heads is None:
         heads = [model.num_heads if i < first or i >= count - last else few for i in range(count)]
@@ -164,10 +159,9 @@ def _side(part: TowerConfig, name: str, default: int) -> int:
     """A length in patches or pixels; pairs must be square."""
     value = part.keys.get(name)
     if value is None:
-        part.default(name, str(default))
+        part.keys.default(name, str(default))
         return default
     if isinstance(value, list | tuple):
-        is_list(part.path + name, value)
         value = agreed([(f"{part.path}{name}[{i}]", v) for i, v in enumerate(value)])
     is_size(part.path + name, value)
     return int(value)
