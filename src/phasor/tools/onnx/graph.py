@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .operators import DOMAINS, ELEMENTWISE, NotShown, TableEnds, apart, projected, small
+from .operators import DOMAINS, ELEMENTWISE, NotShown, TableEnds, Unknown, apart, projected, small
 from .read import File, library
 
 AXES = 4  # rows of a matrix up to which a product with it forms angles, of so many axes: it projects nothing
@@ -17,9 +17,10 @@ STANDARD = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class Unread:
-    """In the place of a value that could not be computed."""
+    """In the place of a value that could not be computed; ``rows``: of a table that ends too early."""
 
     reason: str
+    rows: int = 0
 
 
 class Node(nn.Module):
@@ -66,7 +67,7 @@ class Node(nn.Module):
         if self.op in ELEMENTWISE:
             small(torch.broadcast_shapes(*(x.shape for x in given)))
         if (call := DOMAINS.get(self.domain, {}).get(self.op)) is None:
-            raise NotShown(f"{self.op} of {self.domain or 'ai.onnx'} is no operator that is known here")
+            raise Unknown(f"no operator of {self.domain or 'ai.onnx'} that is known here")
         return call(*given, **self.marks)
 
 
@@ -156,13 +157,13 @@ class Graph(nn.Module):
                 branch(inner, branch.wanted, sizes)
                 return tuple(branch.value(name, inner) for name in branch.wanted)
             return node(*given)
-        except TableEnds:
-            raise
         except Exception as error:  # whatever a damaged or odd node does, it says nothing about the others
+            stated = [self._as_stated(name, sizes) for name in node.outputs]
+            if isinstance(error, Unknown) and None not in stated:
+                return tuple(stated)
             said = str(error) if isinstance(error, NotShown) else f"it does not run ({type(error).__name__}: {error})"
-            reason = Unread(" ".join(f"{node.op} {node.name!r}: {said}".split())[:300])
-            stated = [self._as_stated(name, sizes) for name in node.outputs] if "known here" in said else [None]
-            return reason if None in stated else tuple(stated)
+            rows = error.rows if isinstance(error, TableEnds) else 0
+            return Unread(" ".join(f"{node.op} {node.name!r}: {said}".split())[:300], rows)
 
     def value(self, name: str, values: Mapping[str, Any]) -> Any:
         found = values[name] if name in values else self.constant(name)

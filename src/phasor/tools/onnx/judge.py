@@ -14,6 +14,7 @@ from ...rotary.apply import apply_rotary
 from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
+from ...rotary.temperature import LearnedLog, Temperature
 from ..golden.check import findings_of
 from ..golden.layer_kinds import Kind, positions_of, trained_length
 from ..golden.report import TensorFinding
@@ -25,7 +26,8 @@ from .look import Look, Turn, look
 from .operators import NotShown, TableEnds
 
 Key = tuple[str, str]
-PROBE, TOKENS = 8, 64  # tokens of the first run, and of one in which the graph counts positions itself
+PROBE, TOKENS = 8, 64  # tokens of the first run, and of a short sequence
+COUNTED = 60  # tokens where the graph counts positions itself: 128 heads of 128 channels can be looked at
 LONGEST, MOST = 2**24, 500  # tokens and nodes from which it is computed which tables are taken
 ROUNDING = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # half a step
 EVEN = 1e-4  # between heads, and between sequences: what a sum of float32 angles leaves open
@@ -56,11 +58,8 @@ class Judge:
         self._looks: dict[Any, Look] = {}
         self._done: dict[Any, list[TensorFinding]] = {}
 
-    def _sizes(self, tokens: int) -> Sizes:
-        return Sizes(self.graph, tokens, self.batch)
-
     def _probe(self) -> Look:
-        sizes = self._sizes(PROBE)
+        sizes = Sizes(self.graph, PROBE, self.batch)
         return look(self.graph, sizes, inputs(self.graph, sizes, {}), {}, self.head_dim)
 
     def judge(self, key: Key, kind: Kind) -> Judged:
@@ -71,6 +70,8 @@ class Judge:
         turn = self.first.turns[key]
         if turn.side.seen.missing:
             raise NotShown(turn.side.seen.missing + self.first.among(turn))
+        if any(path.count(".") > 1 for path in self.first.nodes(turn.operations)):
+            raise NotShown("it stands in a branch")
         behind = self.first.nodes(self.first.behind(turn))
         deciding: list[Any] = [self.graph.nodes[int(path.split(".")[1])] for path in behind if path.count(".") > 1]
         names = [name for name in dict.fromkeys(n.inputs[0] for n in deciding) if self.graph.constant(name) is None]
@@ -113,18 +114,21 @@ class Judge:
                 note = () if rows is None else (f"its tables end at position {rows - 1:,}",)
                 return dataclasses.replace(judged, notes=(*judged.notes, *note))
             except TableEnds as end:
+                if rows is not None and end.rows >= rows:
+                    raise
                 rows = end.rows
 
     def _judged(self, key: Key, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> Judged:
         assert kind.exact is not None
         runs = self._runs(key, kind, rows, way)
         positions = torch.cat([at for at, _, _ in runs], dim=-1)
-        half = max(_rounding(one.turns[key]) for _, one, _ in runs)
+        turns = [_same(one, key) for _, one, _ in runs]
+        half = max(map(_rounding, turns))
         golden = _vectors(kind, positions, half)
         heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([at.shape[-1] for at, _, _ in runs])
-        y = torch.cat(
-            [_rotated(one.turns[key], kind.exact.layout, x) for x, (_, one, _) in zip(heads, runs, strict=True)]
-        )
+        y = torch.cat([_rotated(turn, kind.exact.layout, x) for x, turn in zip(heads, turns, strict=True)])
+        if kind.temperature is not None and key[1] == "q":
+            y /= _temperature(kind.temperature, positions)[:, None]
         known = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), half
         if known not in self._done:
             self._done[known] = findings_of(golden, kind, {f"{kind.name}.{NAME}": y[None, None]})
@@ -132,7 +136,9 @@ class Judge:
         notes += ["its tables and products are in half precision"] if half else []
         notes += ["only one sequence at a time was looked at"] if self.batch == 1 else []
         wrong = next((finding for finding in self._done[known] if finding.verdict == "wrong"), None)
-        if wrong is None and not all(_right_in_a_batch(one.turns[key], self.batch, pair) for _, one, pair in runs):
+        if wrong is None and not all(
+            _right_in_a_batch(turn, pair) for turn, (_, _, pair) in zip(turns, runs, strict=True)
+        ):
             reason = "the second sequence of a batch is not rotated by its own positions"
             about = {"where": kind.name, "layers": kind.layers, "what": NAME}
             wrong = TensorFinding(**about, verdict="wrong", cause="positions", reason=reason)  # type: ignore[arg-type]
@@ -147,22 +153,26 @@ class Judge:
         if len(names) > 1:
             raise NotShown(f"it depends on the inputs {', '.join(map(repr, names))}: which of them are positions?")
         value = next((v for v in self.graph.entries if v.name in names), None)
-        sizes = self._sizes(min(rows or TOKENS, TOKENS))
+        sizes = Sizes(self.graph, min(rows or COUNTED, COUNTED), 1)
         shape = [] if value is None else sizes.of(value)
         by_axis = axes > 1 and len(shape) > 1 and shape[0] in (axes, axes + 1)
         if axes > 1 and not by_axis and not isinstance(kind.exact.axes, Sections | InterleavedSections):
             raise NotShown(f"its tokens have {axes} coordinates, which are formed inside")
         if value is None or shape[-1:] != [sizes.tokens]:  # no input, or the first position alone
+            if sizes.tokens == 1:
+                raise NotShown("it can be run at position 0 only, where nothing rotates")
             first = {} if value is None else {value.name: torch.zeros(())}
             return [(on_axes(list(range(sizes.tokens)), axes), self._look(sizes, first, way), False)]
         runs = []
         for numbers in numbers_of(kind, self.model, sizes, rows):
-            sizes = self._sizes(len(numbers))
+            sizes = Sizes(self.graph, len(numbers), self.batch)
             at = positions_of(kind, self.model, numbers) if by_axis else on_axes(numbers, axes)
             dims, shape = value.type.tensor_type.shape.dim, sizes.of(value)
             pair = self.batch == 2 and len(dims) > 1 and bool(dims[-2].dim_param)
             given = {value.name: spread(at if by_axis else at.reshape(axes, -1)[0], shape, pair)}
             runs.append((at, self._look(sizes, given, way), pair))
+        if not runs:
+            raise NotShown("it can be run at position 0 only, where nothing rotates")
         return runs
 
     def _look(self, sizes: Sizes, at: Mapping[str, Tensor], way: Mapping[str, Any]) -> Look:
@@ -170,6 +180,9 @@ class Judge:
         key = sizes.tokens, numbers, tuple((name, bool(x)) for name, x in way.items())
         if key not in self._looks:
             self._looks[key] = look(self.graph, sizes, inputs(self.graph, sizes, at), way, self.head_dim)
+        values = self._looks[key].values.values()
+        if ends := [x.rows for x in values if isinstance(x, Unread) and x.rows]:
+            raise TableEnds(min(ends))
         return self._looks[key]
 
 
@@ -184,6 +197,20 @@ def lengths_of(kind: Kind, model: ModelRotary) -> tuple[int, ...]:
     return (kind.seq_len, other) if alike else (kind.seq_len,)
 
 
+def _same(seen: Look, key: Key) -> Turn:
+    if key not in seen.turns:
+        raise NotShown("at other positions it does not run")
+    return seen.turns[key]
+
+
+def _temperature(scheme: Temperature, positions: Tensor) -> Tensor:
+    """What multiplies the queries beside the rotation, as the config says."""
+    if isinstance(scheme, LearnedLog):
+        raise NotShown("what multiplies its queries is trained, and no config has it")
+    at: Tensor = scheme.at(positions if positions.ndim == 1 else positions[0])  # type: ignore[attr-defined]
+    return at.double()
+
+
 def _rounding(turn: Turn) -> float:
     """By how much tables are rounded that have the type of half precision."""
     tape = turn.side.tape
@@ -194,7 +221,7 @@ def _rounding(turn: Turn) -> float:
 def _rotated(turn: Turn, layout: Layout, head: Tensor) -> Tensor:
     """``[S, D]``: what comes of ``head`` ``[S, D]``, turned as the first head of the first sequence is seen to."""
     seen = turn.side.operator
-    if seen is None or not turn.turns:
+    if seen is None or not seen.pairs:
         if turn.side.seen.missing:
             raise NotShown(turn.side.seen.missing)
         return head.double()
@@ -223,19 +250,18 @@ def _as_rotation(seen: Operator, layout: Layout, pair_of: tuple[int, ...]) -> Ro
     return Rotation(cos=table(seen.cos, 1.0), sin=table(seen.sin, 0.0), layout=layout, second=second)
 
 
-def _right_in_a_batch(turn: Turn, batch: int, pair: bool) -> bool:
-    """Whether all heads turn alike, `NotShown` if not, and a second sequence by its own positions."""
+def _right_in_a_batch(turn: Turn, pair: bool) -> bool:
+    """Whether the second of a ``pair`` of sequences is turned by its own positions; all heads must turn alike."""
     seen = turn.side.operator
     if seen is None:
         return True
     both = torch.stack((seen.cos, seen.sin), 1)
-    if pair and len(both) % batch:
+    if len(both) % (1 + pair):
         raise NotShown("a batch of two has a shape of its own")
-    both = both.reshape(1 if len(both) % batch else batch, -1, *both.shape[1:])
+    both = both.reshape(1 + pair, -1, *both.shape[1:])
     if (both - both[:, :1]).abs().max() > EVEN:
         raise NotShown("its heads are not rotated alike")
-    other = both[-1].flip(-1) if pair else both[-1]
-    return bool((other - both[0]).abs().max() <= EVEN)
+    return bool((both[-1].flip(-1) - both[0]).abs().max() <= EVEN) if pair else True
 
 
 def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:

@@ -82,7 +82,7 @@ class Look:
 
 
 def look(graph: Graph, sizes: Sizes, given: Mapping[str, Tensor], taken: Mapping[str, Any], head_dim: int) -> Look:
-    """One run. Values that are ``taken`` are not computed. Raises `TableEnds` where a table has not all positions."""
+    """One run. Values that are ``taken`` are not computed."""
     values: dict[str, Any] = dict(taken)
 
     def call() -> None:
@@ -97,9 +97,9 @@ def look(graph: Graph, sizes: Sizes, given: Mapping[str, Tensor], taken: Mapping
         raise tape.raised
     turns: dict[tuple[str, str], Turn] = {}
     for site in sites_of(tape):
-        for side in site.sides[:2]:
-            at = site.attention.q if side.name == "q" else site.attention.k
-            turns[site.where, side.name] = _turn(tape, side, at)
+        for side, at in ((site.q, site.attention.q), (site.k, site.attention.k), (site.v, site.attention.v)):
+            if at is not None and (side.turns or side is not site.v):
+                turns[site.where, side.name] = _turn(tape, side, at)
     if not attentions(tape):
         eye, ends = Eye(tape), [o.outputs[0] for o in tape.operations if o.module == "outlet" and o.name == "clone"]
         for number, end in enumerate(i for i in ends if i is not None and i in tape.data):

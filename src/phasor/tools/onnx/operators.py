@@ -23,11 +23,15 @@ class NotShown(Exception):
     """Why a part of a graph could not be run or read, as a clause."""
 
 
+class Unknown(NotShown):
+    """An operator that is not in this table."""
+
+
 class TableEnds(NotShown):
     """A row is asked for behind the ``rows`` that a table has."""
 
     def __init__(self, rows: int) -> None:
-        super().__init__(f"its tables end at position {rows - 1:,}")
+        super().__init__(f"a row is asked for that its table of {rows:,} rows has not")
         self.rows = rows
 
 
