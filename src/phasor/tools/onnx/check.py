@@ -1,6 +1,7 @@
 """An ONNX file against a model's config: every rotation in it, node by node."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,8 @@ from ...models.rotary_of import rotary_of
 from ...support.findings import Finding, Report, Verdict
 from ..golden.layer_kinds import Kind, kinds_of
 from .graph import Graph, Node, Unread
-from .judge import Judge, Judged, Key
+from .judge import IN_A_BRANCH, Judge, Judged, Key
+from .look import Look, Turn
 from .operators import NotShown
 from .read import read_file
 
@@ -126,28 +128,38 @@ def check(
     judge = Judge(Graph(source.graph, source), model)
     first, kinds = judge.first, [kind for kind in kinds_of(model) if kind.spec is not None]
     turns = {key: turn for key, turn in first.turns.items() if turn.turns or not turn.side.seen.fixed}
-    used = {path for turn in turns.values() for path in first.nodes(turn.operations)}
-    forming = {path for turn in turns.values() for path in first.nodes(first.behind(turn))}
     nodes = {path: node for path, node in judge.graph.named_modules() if isinstance(node, Node)}
-    places = {node.name: i for i, node in enumerate(nodes.values())}
-    found: list[tuple[str, str, Any]] = [(*first.name(turn), key) for key, turn in turns.items()]
-    unused = ((path, node) for path, node in nodes.items() if node.rotates and path not in used)
-    found += [(node.name, str(node), _why_unused(judge, path, node)) for path, node in unused]
-    found.sort(key=lambda one: places.get(one[0], -1))
+    found = _found(first, turns, nodes)
     expected = [i for i in rotating for _ in model.targets]
     layers = expected if len(found) == len(expected) else [None] * len(found)
     sites = [_site(judge, *one, layer, kinds) for one, layer in zip(found, layers, strict=True)]
-    stray = [n.name for path, n in nodes.items() if n.op in TRIGONOMETRIC and path not in forming]
+    forming = {path for turn in turns.values() for path in first.nodes(first.behind(turn))}
+    stray = [n.name for path, n in nodes.items() if n.op in TRIGONOMETRIC and path not in forming and _on_top(path)]
     unread = dict.fromkeys(x.reason for x in first.values.values() if isinstance(x, Unread))
     return OnnxReport(Path(file).name, tuple(sites), len(expected), tuple(stray), tuple(unread))
 
 
-def _why_unused(judge: Judge, path: str, node: Node) -> str:
-    """Of an operator that rotates, and that nothing that was found goes through."""
-    value = judge.first.values.get(node.outputs[0])
-    if path.count(".") > 1:
-        return "it stands in a branch"
-    return value.reason if isinstance(value, Unread) else "nothing that was found goes through it"
+def _found(look: Look, turns: Mapping[Key, Turn], nodes: Mapping[str, Node]) -> list[tuple[str, str, Key | str]]:
+    """Name, what it is, and what was seen or why nothing was: of all that turn, and of the other operators that
+    rotate, in the order of the graph; of an attention q is first."""
+    by_name = {node.name: i for i, node in enumerate(nodes.values())}
+    by_path = {path: i for i, path in enumerate(nodes)}
+    found: list[tuple[int, tuple[str, str, Key | str]]] = []
+    for key, turn in turns.items():
+        name, what = look.name(turn)
+        found.append((by_path.get(key[0], by_name.get(name, -1)), (name, what, key)))
+    used = {path for turn in turns.values() for path in look.nodes(turn.operations)}
+    for path, node in nodes.items():
+        if node.rotates and path not in used:
+            value = look.values.get(node.outputs[0])
+            reason = value.reason if isinstance(value, Unread) else "nothing that was found goes through it"
+            found.append((by_path[path], (node.name, str(node), reason if _on_top(path) else IN_A_BRANCH)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def _on_top(path: str) -> bool:
+    """Whether a node stands in no branch."""
+    return path.count(".") == 1
 
 
 def _site(judge: Judge, where: str, what: str, key: Key | str, layer: int | None, kinds: list[Kind]) -> Site:

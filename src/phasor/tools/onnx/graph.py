@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .operators import DOMAINS, ELEMENTWISE, NotShown, TableEnds, Unknown, apart, projected, small
 from .read import File, library
@@ -128,7 +129,8 @@ class Graph(nn.Module):
     def constant(self, name: str) -> Tensor | None:
         """A constant, read when it is first needed."""
         if name in self.tensors and name not in self._loaded:
-            self._loaded[name] = self.file.tensor(self.tensors[name])
+            with _disable_current_modes():  # a tape would copy the whole file that a constant is mapped from
+                self._loaded[name] = self.file.tensor(self.tensors[name])
         return self._loaded[name] if name in self._loaded else self.outside(name)
 
     def needed(self, wanted: list[str], given: Mapping[str, Any]) -> list[Node]:

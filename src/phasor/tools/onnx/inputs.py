@@ -52,8 +52,8 @@ class Sizes(dict[str, int]):
 def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = False) -> dict[str, Tensor]:
     """By name: positions ``at`` those that take them, ones for masks, else anything; with ``count`` 0, 1, 2, …
 
-    Without it whole numbers are 1, 0, 1, 0, …: what turns by them turns from token to token, and they number
-    rows of every table.
+    Without it whole numbers are 1, 0, 1, 0, …, and 0, 1, 0, 1, … in a second sequence: what turns by them turns from
+    token to token, and every table has such rows.
     """
     made: dict[str, Tensor] = {}
     for value in graph.entries:
@@ -67,22 +67,18 @@ def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = F
         else:
             numbers = torch.arange(shape[-1] if shape else 1)
             x = (numbers if count else (numbers + 1) % 2).reshape(shape[-1:])
-        made[value.name] = x.expand(shape).to(dtype)
+        made[value.name] = x.expand(shape).to(dtype).clone()
+        if value.name not in at and not count and shape[-2:-1] == [2] and x.ndim and not dtype.is_floating_point:
+            made[value.name].select(-2, 1).sub_(1).neg_()
     return made
 
 
-def spread(at: Tensor, shape: list[int], pair: bool) -> Tensor:
-    """Positions ``[(A,) S]`` in the shape of an input, the second of a ``pair`` of sequences backwards.
-
-    A row more than axes is that of the text, in front.
-    """
+def spread(at: Tensor, shape: list[int]) -> Tensor:
+    """Positions ``[(A,) S]`` in the shape of an input; a row more than axes is that of the text, in front."""
     if at.ndim > 1:
         at = at if shape[0] == len(at) else torch.cat((at[:1], at))
         at = at.reshape(shape[0], *[1] * (len(shape) - 2), -1)
-    at = at.expand(shape).clone()
-    if pair:
-        at.select(-2, 1).copy_(at.select(-2, 1).flip(-1))
-    return at
+    return at.expand(shape)
 
 
 def numbers_of(kind: Kind, model: ModelRotary, sizes: Sizes, rows: int | None) -> list[list[int]]:
@@ -102,9 +98,3 @@ def numbers_of(kind: Kind, model: ModelRotary, sizes: Sizes, rows: int | None) -
     usual += [n for n in range(len(usual) + count) if n not in usual and n < below][: -len(usual) % count]
     lists = [usual[i : i + count] for i in range(0, len(usual) - count + 1, count)]
     return [numbers for numbers in lists if numbers != [0]]  # where nothing turns, nothing is seen to turn
-
-
-def on_axes(numbers: list[int], axes: int) -> Tensor:
-    """Positions of text: all coordinates are equal."""
-    at = torch.tensor(numbers)
-    return at if axes == 1 else at.expand(axes, -1).contiguous()

@@ -21,7 +21,7 @@ from ..golden.report import TensorFinding
 from ..golden.tensors import TABLE, WIDEST, tensors_of
 from ..golden.vectors import Tolerance, Vectors
 from .graph import Graph, Unread
-from .inputs import Sizes, inputs, numbers_of, on_axes, spread
+from .inputs import Sizes, inputs, numbers_of, spread
 from .look import Look, Turn, look
 from .operators import NotShown, TableEnds
 
@@ -31,6 +31,7 @@ COUNTED = 60  # tokens where the graph counts positions itself: 128 heads of 128
 LONGEST, MOST = 2**24, 500  # tokens and nodes from which it is computed which tables are taken
 ROUNDING = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # half a step
 EVEN = 1e-4  # between heads, and between sequences: what a sum of float32 angles leaves open
+IN_A_BRANCH = "it stands in a branch"
 NAME = "model.float32.k_out"
 
 
@@ -71,7 +72,7 @@ class Judge:
         if turn.side.seen.missing:
             raise NotShown(turn.side.seen.missing + self.first.among(turn))
         if any(path.count(".") > 1 for path in self.first.nodes(turn.operations)):
-            raise NotShown("it stands in a branch")
+            raise NotShown(IN_A_BRANCH)
         behind = self.first.nodes(self.first.behind(turn))
         deciding: list[Any] = [self.graph.nodes[int(path.split(".")[1])] for path in behind if path.count(".") > 1]
         names = [name for name in dict.fromkeys(n.inputs[0] for n in deciding) if self.graph.constant(name) is None]
@@ -120,12 +121,12 @@ class Judge:
 
     def _judged(self, key: Key, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> Judged:
         assert kind.exact is not None
-        runs = self._runs(key, kind, rows, way)
-        positions = torch.cat([at for at, _, _ in runs], dim=-1)
-        turns = [_same(one, key) for _, one, _ in runs]
-        half = max(map(_rounding, turns))
+        value = self._positions(key)
+        runs = self._runs(value, kind, rows, way)
+        turns = [_same(one, key) for _, one in runs]
+        positions, half = torch.cat([at for at, _ in runs], dim=-1), max(map(_rounding, turns))
         golden = _vectors(kind, positions, half)
-        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([at.shape[-1] for at, _, _ in runs])
+        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([at.shape[-1] for at, _ in runs])
         y = torch.cat([_rotated(turn, kind.exact.layout, x) for x, turn in zip(heads, turns, strict=True)])
         if kind.temperature is not None and key[1] == "q":
             y /= _temperature(kind.temperature, positions)[:, None]
@@ -136,43 +137,43 @@ class Judge:
         notes += ["its tables and products are in half precision"] if half else []
         notes += ["only one sequence at a time was looked at"] if self.batch == 1 else []
         wrong = next((finding for finding in self._done[known] if finding.verdict == "wrong"), None)
-        if wrong is None and not all(
-            _right_in_a_batch(turn, pair) for turn, (_, _, pair) in zip(turns, runs, strict=True)
-        ):
+        if wrong is None and not all(map(_heads_alike, turns)):
+            raise NotShown("its heads are not rotated alike")
+        if wrong is None and self.batch == 2 and not _by_own_positions(self.first.turns[key], value):
             reason = "the second sequence of a batch is not rotated by its own positions"
             about = {"where": kind.name, "layers": kind.layers, "what": NAME}
             wrong = TensorFinding(**about, verdict="wrong", cause="positions", reason=reason)  # type: ignore[arg-type]
         return Judged(wrong, tuple(notes))
 
-    def _runs(self, key: Key, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> list[tuple[Tensor, Look, bool]]:
-        """Positions ``[(A,) S]``, what was seen at them, and whether a second sequence had them backwards."""
+    def _positions(self, key: Key) -> Any:
+        """The input of the graph that says at which positions it rotates; None where the graph counts them itself."""
+        leaves = self.first.leaves(self.first.turns[key])
+        values = [v for v in self.graph.entries if v.name in leaves and "mask" not in v.name.lower()]
+        if len(values) > 1:
+            names = ", ".join(sorted(repr(value.name) for value in values))
+            raise NotShown(f"it depends on the inputs {names}: which of them are positions?")
+        return values[0] if values else None
+
+    def _runs(self, value: Any, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> list[tuple[Tensor, Look]]:
+        """Positions ``[(A,) S]``, and what was seen at them; ``value``: the input that says them."""
         assert kind.exact is not None
         axes = kind.exact.axes.count
-        masks = {v.name for v in self.graph.entries if "mask" in v.name.lower()}
-        names = [name for name in self.first.leaves(self.first.turns[key]) if name not in masks]
-        if len(names) > 1:
-            raise NotShown(f"it depends on the inputs {', '.join(map(repr, names))}: which of them are positions?")
-        value = next((v for v in self.graph.entries if v.name in names), None)
         sizes = Sizes(self.graph, min(rows or COUNTED, COUNTED), 1)
         shape = [] if value is None else sizes.of(value)
         by_axis = axes > 1 and len(shape) > 1 and shape[0] in (axes, axes + 1)
         if axes > 1 and not by_axis and not isinstance(kind.exact.axes, Sections | InterleavedSections):
             raise NotShown(f"its tokens have {axes} coordinates, which are formed inside")
-        if value is None or shape[-1:] != [sizes.tokens]:  # no input, or the first position alone
-            if sizes.tokens == 1:
-                raise NotShown("it can be run at position 0 only, where nothing rotates")
-            first = {} if value is None else {value.name: torch.zeros(())}
-            return [(on_axes(list(range(sizes.tokens)), axes), self._look(sizes, first, way), False)]
-        runs = []
-        for numbers in numbers_of(kind, self.model, sizes, rows):
-            sizes = Sizes(self.graph, len(numbers), self.batch)
-            at = positions_of(kind, self.model, numbers) if by_axis else on_axes(numbers, axes)
-            dims, shape = value.type.tensor_type.shape.dim, sizes.of(value)
-            pair = self.batch == 2 and len(dims) > 1 and bool(dims[-2].dim_param)
-            given = {value.name: spread(at if by_axis else at.reshape(axes, -1)[0], shape, pair)}
-            runs.append((at, self._look(sizes, given, way), pair))
-        if not runs:
+        counted = value is None or shape[-1:] != [sizes.tokens]  # no input, or the first position alone
+        lists = [list(range(sizes.tokens))] if counted else numbers_of(kind, self.model, sizes, rows)
+        if not lists or max(map(max, lists)) == 0:
             raise NotShown("it can be run at position 0 only, where nothing rotates")
+        runs = []
+        for numbers in lists:
+            sizes = Sizes(self.graph, len(numbers), 1)
+            at = positions_of(kind, self.model, numbers) if by_axis else torch.tensor(numbers)
+            given = torch.zeros(()) if counted else spread(at, [] if value is None else sizes.of(value))
+            seen = self._look(sizes, {} if value is None else {value.name: given}, way)
+            runs.append((at if by_axis or axes == 1 else at.expand(axes, -1), seen))
         return runs
 
     def _look(self, sizes: Sizes, at: Mapping[str, Tensor], way: Mapping[str, Any]) -> Look:
@@ -250,18 +251,18 @@ def _as_rotation(seen: Operator, layout: Layout, pair_of: tuple[int, ...]) -> Ro
     return Rotation(cos=table(seen.cos, 1.0), sin=table(seen.sin, 0.0), layout=layout, second=second)
 
 
-def _right_in_a_batch(turn: Turn, pair: bool) -> bool:
-    """Whether the second of a ``pair`` of sequences is turned by its own positions; all heads must turn alike."""
+def _heads_alike(turn: Turn) -> bool:
     seen = turn.side.operator
-    if seen is None:
+    return seen is None or all(bool(((t - t[:1]).abs() <= EVEN).all()) for t in (seen.cos, seen.sin))
+
+
+def _by_own_positions(turn: Turn, value: Any) -> bool:
+    """Whether the second sequence of the first run, at positions 0, 1, …, turns by them, and not by 1, 0, …"""
+    seen, dims = turn.side.operator, [] if value is None else value.type.tensor_type.shape.dim
+    if seen is None or len(dims) < 2 or not dims[-2].dim_param or len(seen.cos) % 2 or seen.cos.shape[-1] < 2:
         return True
-    both = torch.stack((seen.cos, seen.sin), 1)
-    if len(both) % (1 + pair):
-        raise NotShown("a batch of two has a shape of its own")
-    both = both.reshape(1 + pair, -1, *both.shape[1:])
-    if (both - both[:, :1]).abs().max() > EVEN:
-        raise NotShown("its heads are not rotated alike")
-    return bool((both[-1].flip(-1) - both[0]).abs().max() <= EVEN) if pair else True
+    one, two = torch.stack((seen.cos, seen.sin), 1).chunk(2)
+    return bool((one[..., :2] - two[..., :2].flip(-1)).abs().max() <= EVEN)
 
 
 def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:

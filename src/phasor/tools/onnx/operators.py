@@ -79,12 +79,6 @@ def counted(start: Tensor, end: Tensor, by: Tensor) -> Tensor:
     return torch.arange(start.item(), end.item(), by.item(), dtype=start.dtype)
 
 
-def summed_up(x: Tensor, axis: Tensor, exclusive: int = 0, reverse: int = 0) -> Tensor:
-    if exclusive or reverse:
-        raise NotShown("it sums backwards, or without the element itself")
-    return torch.cumsum(x, int(axis), dtype=x.dtype)
-
-
 def rows_of(x: Tensor, at: Tensor, axis: int = 0) -> Tensor:
     axis, size = axis % x.ndim, x.shape[axis]
     if at.numel() and int(at.max()) >= size:
@@ -93,26 +87,12 @@ def rows_of(x: Tensor, at: Tensor, axis: int = 0) -> Tensor:
     return rows.reshape([*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]])
 
 
-def scattered(x: Tensor, at: Tensor, new: Tensor, reduction: bytes = b"none") -> Tensor:
-    return cannot("it reduces") if reduction != b"none" else torch.index_put(x, tuple(at.unbind(-1)), new)
-
-
-def product(a: Tensor, b: Tensor, c: Tensor | None = None, transA: int = 0, transB: int = 0, **marks: float) -> Tensor:
-    whole = marks.get("alpha", 1.0) * ((a.T if transA else a) @ (b.T if transB else b))
-    return whole if c is None else whole + marks.get("beta", 1.0) * c
-
-
-def layer_norm(x: Tensor, scale: Tensor, bias: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: int) -> Tensor:
+def layer_norm(x: Tensor, scale: Tensor, bias: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> Tensor:
     return functional.layer_norm(x, x.shape[axis:], scale.expand(x.shape[axis:]), bias, epsilon)
 
 
 def rms_norm(x: Tensor, scale: Tensor, axis: int = -1, epsilon: float = 1e-5, **_: int) -> Tensor:
     return functional.rms_norm(x, x.shape[axis:], scale.expand(x.shape[axis:]), epsilon)
-
-
-def skipped(norm: Callable[..., Tensor], x: Tensor, *weights: Any, **marks: Any) -> tuple[Any, ...]:
-    """With the sum that was normalised as the fourth result; the other two are for training."""
-    return norm(x, *weights, **marks), None, None, x
 
 
 def reduced(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -124,14 +104,6 @@ def reduced(of: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-def folded(step: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    return lambda *xs: reduce(step, xs)
-
-
-def reshaped(x: Tensor, shape: Tensor, allowzero: int = 0) -> Tensor:
-    return x.reshape([x.shape[i] if n == 0 and not allowzero else n for i, n in enumerate(ints(shape))])
-
-
 def cut(x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, steps: Tensor | None = None) -> Tensor:
     places = range(len(ints(starts))) if axes is None else ints(axes)
     by = [1] * len(places) if steps is None else ints(steps)
@@ -140,10 +112,6 @@ def cut(x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None = None, ste
             raise NotShown("it cuts backwards")
         x = torch.ops.aten.slice.Tensor(x, axis, start, min(end, x.shape[axis]), step)
     return x
-
-
-def parted(x: Tensor, sizes: Tensor | None = None, axis: int = 0, num_outputs: int = 1) -> tuple[Tensor, ...]:
-    return torch.split(x, -(-x.shape[axis] // num_outputs) if sizes is None else ints(sizes), axis)
 
 
 def unsqueezed(x: Tensor, axes: Any) -> Tensor:
@@ -188,17 +156,8 @@ def together(x: Tensor) -> Tensor:
 def attended(q: Tensor, k: Tensor, v: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, ...]:
     """The result in the form of ``q``, and what a cache would get; what is in a cache before is nothing."""
     a, k, v = (x if x.ndim == 4 else apart(x, n) for x, n in ((q, heads), (k, kv_heads), (v, kv_heads)))
-    out = functional.scaled_dot_product_attention(a, k, v, enable_gqa=heads != kv_heads)
+    out = functional.scaled_dot_product_attention(a, k, v, enable_gqa=a.shape[1] != k.shape[1])
     return out if q.ndim == 4 else together(out), k, v
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, *_: Any, **marks: Any) -> tuple[Tensor, ...]:
-    heads = (q.shape[1], k.shape[1]) if q.ndim == 4 else (marks["q_num_heads"], marks["kv_num_heads"])
-    return attended(q, k, v, *heads)
-
-
-def microsoft_attention(*_: Any, **marks: Any) -> Tensor:
-    raise NotShown("it rotates inside" if marks.get("do_rotary") else "it projects inside")
 
 
 def grouped(q: Tensor, k: Any, v: Any, *more: Any, num_heads: int, kv_num_heads: int, **marks: Any) -> Any:
@@ -217,65 +176,73 @@ def grouped(q: Tensor, k: Any, v: Any, *more: Any, num_heads: int, kv_num_heads:
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Abs": torch.abs, "Add": torch.add, "And": torch.logical_and, "BitwiseAnd": torch.bitwise_and,
     "BitwiseNot": torch.bitwise_not, "BitwiseOr": torch.bitwise_or, "BitwiseXor": torch.bitwise_xor,
-    "Ceil": torch.ceil, "Cos": torch.cos, "Equal": torch.eq, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor,
-    "Greater": torch.gt, "GreaterOrEqual": torch.ge, "IsNaN": torch.isnan, "Less": torch.lt, "LessOrEqual": torch.le,
-    "Log": torch.log, "Max": folded(torch.maximum), "Min": folded(torch.minimum), "Mul": torch.mul, "Neg": torch.neg,
-    "Not": torch.logical_not, "Or": torch.logical_or, "Pow": torch.pow, "Reciprocal": torch.reciprocal,
-    "Relu": torch.relu, "Round": torch.round, "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin,
-    "Softplus": functional.softplus, "Sqrt": torch.sqrt, "Sub": torch.sub, "Sum": folded(torch.add),
-    "Tan": torch.tan, "Tanh": torch.tanh, "Where": torch.where,
+    "Ceil": torch.ceil, "Cos": torch.cos,
+    "Div": lambda a, b: a / b if a.is_floating_point() else a.div(b, rounding_mode="trunc"),
+    "Equal": torch.eq, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor, "Greater": torch.gt,
+    "GreaterOrEqual": torch.ge, "IsNaN": torch.isnan, "Less": torch.lt, "LessOrEqual": torch.le, "Log": torch.log,
+    "Max": lambda *xs: reduce(torch.maximum, xs), "Min": lambda *xs: reduce(torch.minimum, xs),
+    "Mod": lambda a, b, fmod=0: torch.fmod(a, b) if fmod else torch.remainder(a, b), "Mul": torch.mul,
+    "Neg": torch.neg, "Not": torch.logical_not, "Or": torch.logical_or, "Pow": torch.pow,
+    "Reciprocal": torch.reciprocal, "Relu": torch.relu, "Round": torch.round, "Sigmoid": torch.sigmoid,
+    "Sign": torch.sign, "Sin": torch.sin, "Softplus": functional.softplus, "Sqrt": torch.sqrt, "Sub": torch.sub,
+    "Sum": lambda *xs: reduce(torch.add, xs), "Tan": torch.tan, "Tanh": torch.tanh, "Where": torch.where,
 }  # fmt: skip
 STANDARD: dict[str, Callable[..., Any]] = {
     **ELEMENTWISE,
-    "Attention": attention,
+    "Attention": lambda q, k, v, *_, q_num_heads=0, kv_num_heads=0, **marks: attended(
+        q, k, v, q_num_heads, kv_num_heads
+    ),
     "BitShift": shifted,
     "Cast": lambda x, to, **_: x.to(DTYPES[to]),
     "CastLike": lambda x, like, **_: x.to(like.dtype),
     "Clip": lambda x, low=None, high=None: torch.clamp(x, low, high),
     "Concat": lambda *xs, axis: torch.cat(xs, axis),
     "ConstantOfShape": filled,
-    "CumSum": summed_up,
-    "Div": lambda a, b: torch.div(a, b, rounding_mode=None if a.is_floating_point() else "trunc"),
+    "CumSum": lambda x, axis, **marks: (
+        cannot("it sums otherwise") if any(marks.values()) else x.cumsum(int(axis), dtype=x.dtype)
+    ),
     "Einsum": lambda *xs, equation: torch.einsum(equation.decode(), *xs),
     "Expand": lambda x, shape: x.expand(small(torch.broadcast_shapes(x.shape, ints(shape)))),
     "Flatten": lambda x, axis=1: x.reshape(math.prod(x.shape[:axis]), -1),
     "Gather": rows_of,
     "GatherElements": lambda x, at, axis=0: torch.gather(x, axis, at % x.shape[axis]),
-    "GatherND": lambda x, at, batch_dims=0: x[tuple(at.unbind(-1))] if not batch_dims else cannot("it has batch_dims"),
+    "GatherND": lambda x, at, batch_dims=0: cannot("it has batch_dims") if batch_dims else x[tuple(at.unbind(-1))],
     "Gelu": lambda x, approximate=b"none": functional.gelu(x, approximate=approximate.decode()),
-    "Gemm": product,
     "Identity": torch.clone,
     "LayerNormalization": layer_norm,
     "MatMul": torch.matmul,
-    "Mod": lambda a, b, fmod=0: torch.fmod(a, b) if fmod else torch.remainder(a, b),
     "RMSNormalization": rms_norm,
     "Range": counted,
     "ReduceMax": reduced(torch.amax),
     "ReduceMean": reduced(torch.mean),
     "ReduceMin": reduced(torch.amin),
     "ReduceSum": reduced(torch.sum),
-    "Reshape": reshaped,
+    "Reshape": lambda x, to, allowzero=0: x.reshape(
+        [n if n or allowzero else x.shape[i] for i, n in enumerate(ints(to))]
+    ),
     "RotaryEmbedding": rotated,
-    "ScatterND": scattered,
+    "ScatterND": lambda x, at, new, **_: torch.index_put(x, tuple(at.unbind(-1)), new),
     "Shape": lambda x, start=0, end=None: torch.tensor(x.shape[start:end], dtype=torch.int64),
     "Slice": cut,
     "Softmax": lambda x, axis=-1: torch.softmax(x, axis),
-    "Split": parted,
+    "Split": lambda x, sizes=None, axis=0, num_outputs=1: x.split(
+        -(-x.shape[axis] // num_outputs) if sizes is None else ints(sizes), axis
+    ),
     "Squeeze": lambda x, axes=None: x.squeeze() if axes is None else x.squeeze(tuple(ints(axes))),
-    "Tile": lambda x, times: x.repeat(small([math.prod(x.shape), *ints(times)])[1:]),
+    "Tile": lambda x, times: x.repeat(small([x.numel(), *ints(times)])[1:]),
     "Transpose": lambda x, perm=None: x.permute(tuple(perm or reversed(range(x.ndim)))),
     "Trilu": lambda x, k=None, upper=1: (torch.triu if upper else torch.tril)(x, 0 if k is None else int(k)),
     "Unsqueeze": unsqueezed,
 }
 MICROSOFT: dict[str, Callable[..., Any]] = {
-    "Attention": microsoft_attention,
+    "Attention": lambda *_, **marks: cannot("it rotates inside" if marks.get("do_rotary") else "it projects inside"),
     "GroupQueryAttention": grouped,
     "MatMulNBits": lambda x, *_, N, **marks: projected(x, x.shape[:-1], N),
     "MultiHeadAttention": lambda q, k, v, *_, num_heads, **marks: attended(q, k, v, num_heads, num_heads),
     "QuickGelu": lambda x, alpha=1.702: x * torch.sigmoid(alpha * x),
     "RotaryEmbedding": microsoft_rotated,
     "SimplifiedLayerNormalization": rms_norm,
-    "SkipLayerNormalization": lambda x, skip, *rest, **marks: skipped(layer_norm, x + skip, *rest[:2], **marks),
-    "SkipSimplifiedLayerNormalization": lambda x, skip, *rest, **marks: skipped(rms_norm, x + skip, rest[0], **marks),
+    "SkipLayerNormalization": lambda x, y, *w, **marks: (layer_norm(x + y, *w[:2], **marks), None, None, x + y),
+    "SkipSimplifiedLayerNormalization": lambda x, y, w, **marks: (rms_norm(x + y, w, **marks), None, None, x + y),
 }
 DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": MICROSOFT}
