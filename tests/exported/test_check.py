@@ -22,6 +22,7 @@ from .graphs import (  # noqa: E402
     HEAD,
     HEADS,
     SIZES,
+    attending,
     counted,
     frequencies,
     grouped,
@@ -215,6 +216,71 @@ def test_sizes_that_the_graph_computes(look):
     assert look(made, "halves").equal
     made.graph.initializer[0].CopyFrom(numpy_helper.from_array(tables("halves", base=1e6)[0], "cos"))
     assert not look(made, "halves").equal
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_attention_whose_weights_are_not_read(look, name):
+    """q and k are found where they meet, between projections whose weights could spoil every value."""
+    for made in (operators(name, *tables(name)), plain(name, frequencies(name), factor_of(name))):
+        report = look(attending(made), name)
+        assert report.equal and [site.layer for site in report.sites] == [0, 0], report.describe()
+    assert causes(look(attending(operators(name, *tables(name), shift=1)), name)) == {"positions"}
+
+
+def test_an_operator_that_nobody_knows_is_said(look):
+    """It may do anything between a rotation and its attention; where the file states sizes, what follows is seen."""
+    made = operators("halves", *tables("halves"))
+    report = look(
+        attending(made, after=[helper.make_node("Warp", ["q_rotated"], ["bent"], domain="mine")], q="bent"), "halves"
+    )
+    assert report.verdict == "not shown"
+    assert "not run: Warp 'bent': no operator of mine that is known here" in report.describe()
+    stated = attending(made, before=[helper.make_node("Warp", ["x"], ["bent"], domain="mine")])
+    stated.graph.node[3].input[0] = "bent"
+    nodes = sorted(stated.graph.node, key=lambda node: node.op_type != "Warp")
+    del stated.graph.node[:]
+    stated.graph.node.extend(nodes)
+    assert look(stated, "halves").verdict == "not shown"
+    stated.graph.value_info.append(info("bent", TensorProto.FLOAT, "batch", "seq", 32))
+    assert look(stated, "halves").equal
+
+
+def test_a_rotation_in_a_branch_is_not_shown(look):
+    made = attending(plain("halves", frequencies("halves")))
+    inner = made.graph.node[:]
+    branches = {}
+    for branch in ("then_branch", "else_branch"):
+        output = [info("out", TensorProto.FLOAT, "batch", HEADS, "seq", HEAD)]
+        branches[branch] = helper.make_graph(inner, branch, [], output)
+    del made.graph.node[:]
+    made.graph.node.append(helper.make_node("If", ["yes"], ["out"], "if", **branches))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
+    report = look(made, "halves")
+    assert {site.verdict for site in report.sites} == {"not shown"} and not report.equal, report.describe()
+    assert {site.reason for site in report.sites} == {"it stands in a branch"}
+
+
+TEMPERED = {
+    "model_type": "ministral3", **SIZES, "head_dim": HEAD, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 128,
+        "llama_4_scaling_beta": 0.1, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0,
+    },
+}  # fmt: skip
+
+
+def test_queries_that_are_longer_farther_away(look):
+    """Ministral 3 multiplies them by 1 + 0.1 ln(1 + floor(position / 128)), which is no fault of the rotation."""
+    n, numbers = helper.make_node, {"length": 128.0, "ones": 1.0, "beta": 0.1}
+    after = [n("Cast", ["positions"], ["at"], to=TensorProto.FLOAT), n("Div", ["at", "length"], ["windows"])]
+    after += [n("Floor", ["windows"], ["whole"]), n("Add", ["whole", "ones"], ["more"]), n("Log", ["more"], ["log"])]
+    after += [n("Mul", ["log", "beta"], ["grown"]), n("Add", ["grown", "ones"], ["by"])]
+    after += [n("Unsqueeze", ["by", "axes"], ["by_token"]), n("Mul", ["q_rotated", "by_token"], ["q_long"])]
+    made = operators("yarn", *tables("yarn", factor=1.0))
+    made.graph.initializer.extend(numpy_helper.from_array(np.float32(v), name) for name, v in numbers.items())
+    made.graph.initializer.append(numpy_helper.from_array(np.array([1, 3]), "axes"))
+    assert look(attending(made, after=after, q="q_long"), TEMPERED).equal
+    report = look(attending(made), TEMPERED)
+    assert [site.verdict for site in report.sites] == ["wrong", "right"], report.describe()
 
 
 def one_rotation():

@@ -106,11 +106,11 @@ def check(
     """Whether every rotation in an ONNX file is the one that a config asks for.
 
     ``config`` is what `phasor.read_config` takes, or its result; or the torch model that was exported, or an
-    `Observation` of it; ``part`` as there. Found are operators RotaryEmbedding (of ai.onnx and of com.microsoft),
-    GroupQueryAttention that rotates, and sums of products with tables of positions, however they are formed and
-    joined. Each is run by ONNX's reference on made-up heads, at positions that are near, trained and far, and
-    compared with the spec of its layer; where it differs, the known mistake that gives the same is named. Weights are
-    not read, and nothing of the file is run but the nodes of its tables and rotations.
+    `Observation` of it; ``part`` as there. The nodes are run as operations of torch, and what turns q and k before
+    each attention is seen as `phasor.observe` sees it, so that no way of writing a rotation needs a pattern; in a graph
+    without an attention, what leaves it is looked at. It is run at positions that are near, trained and far, and what
+    turns there is compared with the spec of its layer; where it differs, the known mistake that gives the same is
+    named. Weights that q, k and v are projected by are not read.
 
     What cannot be run is not shown, and makes the file not right. Layers are told by the order of the graph: each has
     one rotation for q and one for k. Raises ``ValueError`` for a file that is no ONNX file, that is damaged, or whose
@@ -125,7 +125,10 @@ def check(
     if not rotating:
         raise ValueError(f"config must have a layer that rotates, got {model.model_type} with none")
     source = read_file(file)
-    judge = Judge(Graph(source.graph, source), model)
+    try:
+        judge = Judge(Graph(source.graph, source), model)
+    except NotShown as error:
+        raise ValueError(f"{os.fspath(file)} cannot be run: {error}") from None
     first, kinds = judge.first, [kind for kind in kinds_of(model) if kind.spec is not None]
     turns = {key: turn for key, turn in first.turns.items() if turn.turns or not turn.side.seen.fixed}
     nodes = {path: node for path, node in judge.graph.named_modules() if isinstance(node, Node)}

@@ -1,6 +1,6 @@
 """A graph as a module of torch: each node is a module, so that a tape says of each operation which node it is of."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Node(nn.Module):
         for attribute in proto.attribute:
             value = library().helper.get_attribute_value(attribute)
             if hasattr(value, "node"):
-                branch = Graph(value, graph.file, graph.constant)
+                branch = Graph(value, graph.file, (graph,))
                 self.add_module(attribute.name, branch)
                 self.reads += [n for n in branch.reads if n not in branch.made]
             else:
@@ -83,10 +83,10 @@ class Edge(nn.Module):
 class Graph(nn.Module):
     """``entries``: its inputs, which are no constants; ``wanted``: its outputs; ``reads``, ``made``: by its nodes.
 
-    ``outside`` finds the constants of the graph that a branch stands in.
+    ``outside``: the graph that a branch stands in, whose constants it may read.
     """
 
-    def __init__(self, body: Any, file: File, outside: Callable[[str], Tensor | None] = lambda name: None) -> None:
+    def __init__(self, body: Any, file: File, outside: tuple["Graph", ...] = ()) -> None:
         super().__init__()
         self.file, self.outside, self.tensors = file, outside, {t.name: t for t in body.initializer}
         self.entries = [value for value in body.input if value.name not in self.tensors]
@@ -120,6 +120,8 @@ class Graph(nn.Module):
         if name in self.tensors:
             return tuple(self.tensors[name].dims)
         node = self._makers.get(name)
+        if node is None and self.outside:
+            return self.outside[0]._sizes(name)
         if node is None or node.op not in ("Cast", "DequantizeLinear", "Identity", "Transpose") or not node.inputs:
             return ()
         sizes = self._sizes(node.inputs[0])
@@ -131,7 +133,8 @@ class Graph(nn.Module):
         if name in self.tensors and name not in self._loaded:
             with _disable_current_modes():  # a tape would copy the whole file that a constant is mapped from
                 self._loaded[name] = self.file.tensor(self.tensors[name])
-        return self._loaded[name] if name in self._loaded else self.outside(name)
+        outer = (graph.constant(name) for graph in self.outside)
+        return self._loaded[name] if name in self._loaded else next(outer, None)
 
     def needed(self, wanted: list[str], given: Mapping[str, Any]) -> list[Node]:
         """The nodes from which these values follow, beginning with those that are ``given``, in order."""

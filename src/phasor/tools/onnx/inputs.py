@@ -10,7 +10,7 @@ from torch import Tensor
 from ...models.configs import ModelRotary
 from ..golden.layer_kinds import Kind, positions_of
 from .graph import Graph
-from .operators import DTYPES
+from .operators import DTYPES, small
 
 CALLED = re.compile("seq|len|tok")
 PARTS = re.compile(r"[ +]+")
@@ -61,13 +61,13 @@ def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = F
         if value.name in at:
             x = at[value.name]
         elif dtype.is_floating_point:
-            x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+            x = torch.rand(small(shape), generator=torch.Generator().manual_seed(0))
         elif "mask" in value.name.lower() or dtype == torch.bool:
             x = torch.ones(())
         else:
             numbers = torch.arange(shape[-1] if shape else 1)
             x = (numbers if count else (numbers + 1) % 2).reshape(shape[-1:])
-        made[value.name] = x.expand(shape).to(dtype).clone()
+        made[value.name] = x.expand(small(shape)).to(dtype).clone()
         if value.name not in at and not count and shape[-2:-1] == [2] and x.ndim and not dtype.is_floating_point:
             made[value.name].select(-2, 1).sub_(1).neg_()
     return made
