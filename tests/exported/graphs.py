@@ -209,3 +209,28 @@ def projected() -> Any:
     outputs = [info(f"{x}_rotated", TensorProto.FLOAT, None, None, None, None) for x in ("q", "k")]
     graph = helper.make_graph([*nodes, *turned], "layer", inputs, outputs, tensors)
     return helper.make_model(graph, opset_imports=made.opset_import, ir_version=10)
+
+
+def attending(made: Any, before: list[Any] = (), after: list[Any] = (), q: str = "q_rotated") -> Any:
+    """The q and k of ``made``, projected from x ``[batch, seq, 32]`` by weights that are no numbers, and attention.
+
+    ``before`` and ``after``: more nodes; ``q``: what is multiplied with the keys. Positions go in as they did.
+    """
+    n, nodes = helper.make_node, []
+    for x in ("q", "k", "v"):
+        nodes += [
+            n("MatMul", ["x", f"weight_{x}"], [f"{x}_flat"]),
+            n("Reshape", [f"{x}_flat", "heads"], [f"{x}_split"]),
+        ]
+        nodes += [n("Transpose", [f"{x}_split"], [x], perm=[0, 2, 1, 3])]
+    nodes += [*before, *made.graph.node, *after, n("Transpose", ["k_rotated"], ["k_turned"], perm=[0, 1, 3, 2])]
+    nodes += [n("MatMul", [q, "k_turned"], ["scores"]), n("Mul", ["scores", "scale"], ["scaled"])]
+    nodes += [n("Softmax", ["scaled"], ["weights"], axis=-1), n("MatMul", ["weights", "v"], ["out"])]
+    constants = {f"weight_{x}": np.full((32, 32), np.nan, np.float32) for x in ("q", "k", "v")}
+    constants |= {"heads": np.array([0, 0, HEADS, HEAD]), "scale": np.float32(0.25)}
+    tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    inputs = [info("x", TensorProto.FLOAT, "batch", "seq", 32), *made.graph.input[2:]]
+    outputs = [info("out", TensorProto.FLOAT, "batch", HEADS, "seq", HEAD)]
+    graph = helper.make_graph(nodes, "attention", inputs, outputs, [*made.graph.initializer, *tensors])
+    opsets = [*made.opset_import, helper.make_opsetid("mine", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)

@@ -119,9 +119,9 @@ class Linearity:
                 return False
             both = f([x + y for x, y in zip(a, b, strict=True)])
             apart = f(a) + f(b)
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+            return bool(torch.allclose(apart, both, rtol=1e-9, atol=1e-9 * float(both.abs().max()) + 1e-300))
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):  # or it is no number at all
             return False
-        return bool(torch.allclose(apart, both, rtol=1e-9, atol=1e-9 * float(both.abs().max()) + 1e-300))
 
 
 def walk(tape: Tape, linear: Linearity, target: int) -> Walk:

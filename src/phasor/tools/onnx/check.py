@@ -1,6 +1,7 @@
 """An ONNX file against a model's config: every rotation in it, node by node."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,12 +10,11 @@ from ...models.configs import ModelRotary
 from ...models.rotary_of import rotary_of
 from ...support.findings import Finding, Report, Verdict
 from ..golden.layer_kinds import Kind, kinds_of
-from .graph import Graph
-from .judge import Judge, Judged
-from .read import read_graph
-from .rotations import RotationNode, rotation_nodes
-from .run import NotShown, part_of
-from .shapes import Sizes
+from .graph import Graph, Node, Unread
+from .judge import IN_A_BRANCH, Judge, Judged, Key
+from .look import Look, Turn
+from .operators import NotShown
+from .read import read_file
 
 TRIGONOMETRIC = ("Cos", "Sin")
 
@@ -41,10 +41,11 @@ class Site(Finding):
 @dataclass(frozen=True)
 class OnnxReport(Report[Site]):
     """The rotations in the order of the graph; ``expected``: how many the config asks for; ``stray``: nodes that form
-    cos or sin and belong to none of them."""
+    cos or sin and belong to none of them; ``unread``: what in the graph could not be run."""
 
     expected: int
     stray: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     unit: ClassVar[str] = "rotation"
 
     @property
@@ -81,11 +82,19 @@ class OnnxReport(Report[Site]):
         if self.stray:
             some = ", ".join(self.stray[:3]) + (", …" if len(self.stray) > 3 else "")
             lines.append(f"{len(self.stray)} nodes that form cos or sin belong to no rotation that was found: {some}")
+        if self.verdict == "not shown":
+            lines += [f"not run: {reason}" for reason in self.unread[:3]]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        return {**super().to_dict(), "equal": self.equal, "expected": self.expected, "stray": list(self.stray)}
+        return {
+            **super().to_dict(),
+            "equal": self.equal,
+            "expected": self.expected,
+            "stray": list(self.stray),
+            "unread": list(self.unread),
+        }
 
 
 def check(
@@ -97,11 +106,11 @@ def check(
     """Whether every rotation in an ONNX file is the one that a config asks for.
 
     ``config`` is what `phasor.read_config` takes, or its result; or the torch model that was exported, or an
-    `Observation` of it; ``part`` as there. Found are operators RotaryEmbedding (of ai.onnx and of com.microsoft),
-    GroupQueryAttention that rotates, and sums of products with tables of positions, however they are formed and
-    joined. Each is run by ONNX's reference on made-up heads, at positions that are near, trained and far, and
-    compared with the spec of its layer; where it differs, the known mistake that gives the same is named. Weights are
-    not read, and nothing of the file is run but the nodes of its tables and rotations.
+    `Observation` of it; ``part`` as there. The nodes are run as operations of torch, and what turns q and k before
+    each attention is seen as `phasor.observe` sees it, so that no way of writing a rotation needs a pattern; in a graph
+    without an attention, what leaves it is looked at. It is run at positions that are near, trained and far, and what
+    turns there is compared with the spec of its layer; where it differs, the known mistake that gives the same is
+    named. Weights that q, k and v are projected by are not read.
 
     What cannot be run is not shown, and makes the file not right. Layers are told by the order of the graph: each has
     one rotation for q and one for k. Raises ``ValueError`` for a file that is no ONNX file, that is damaged, or whose
@@ -115,21 +124,55 @@ def check(
     rotating = [i for i, spec in enumerate(model.layers) if spec is not None]
     if not rotating:
         raise ValueError(f"config must have a layer that rotates, got {model.model_type} with none")
-    graph = read_graph(file)
-    kinds = [kind for kind in kinds_of(model) if kind.spec is not None]
-    nodes, per_layer = rotation_nodes(graph), len(model.targets)
-    expected = [i for i in rotating for _ in range(per_layer)]
-    layers = expected if len(nodes) == len(expected) else [None] * len(nodes)
-    judge = Judge(graph, model)
-    sites = [_site(judge, node, layer, kinds) for node, layer in zip(nodes, layers, strict=True)]
-    return OnnxReport(Path(file).name, tuple(sites), len(expected), _stray(graph, nodes))
+    source = read_file(file)
+    try:
+        judge = Judge(Graph(source.graph, source), model)
+    except NotShown as error:
+        raise ValueError(f"{os.fspath(file)} cannot be run: {error}") from None
+    first, kinds = judge.first, [kind for kind in kinds_of(model) if kind.spec is not None]
+    turns = {key: turn for key, turn in first.turns.items() if turn.turns or not turn.side.seen.fixed}
+    nodes = {path: node for path, node in judge.graph.named_modules() if isinstance(node, Node)}
+    found = _found(first, turns, nodes)
+    expected = [i for i in rotating for _ in model.targets]
+    layers = expected if len(found) == len(expected) else [None] * len(found)
+    sites = [_site(judge, *one, layer, kinds) for one, layer in zip(found, layers, strict=True)]
+    forming = {path for turn in turns.values() for path in first.nodes(first.behind(turn))}
+    stray = [n.name for path, n in nodes.items() if n.op in TRIGONOMETRIC and path not in forming and _on_top(path)]
+    unread = dict.fromkeys(x.reason for x in first.values.values() if isinstance(x, Unread))
+    return OnnxReport(Path(file).name, tuple(sites), len(expected), tuple(stray), tuple(unread))
 
 
-def _site(judge: Judge, node: RotationNode, layer: int | None, kinds: list[Kind]) -> Site:
-    about: dict[str, Any] = {"where": node.name, "what": node.what, "layer": layer}
+def _found(look: Look, turns: Mapping[Key, Turn], nodes: Mapping[str, Node]) -> list[tuple[str, str, Key | str]]:
+    """Name, what it is, and what was seen or why nothing was: of all that turn, and of the other operators that
+    rotate, in the order of the graph; of an attention q is first."""
+    by_name = {node.name: i for i, node in enumerate(nodes.values())}
+    by_path = {path: i for i, path in enumerate(nodes)}
+    found: list[tuple[int, tuple[str, str, Key | str]]] = []
+    for key, turn in turns.items():
+        name, what = look.name(turn)
+        found.append((by_path.get(key[0], by_name.get(name, -1)), (name, what, key)))
+    used = {path for turn in turns.values() for path in look.nodes(turn.operations)}
+    for path, node in nodes.items():
+        if node.rotates and path not in used:
+            value = look.values.get(node.outputs[0])
+            reason = value.reason if isinstance(value, Unread) else "nothing that was found goes through it"
+            found.append((by_path[path], (node.name, str(node), reason if _on_top(path) else IN_A_BRANCH)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def _on_top(path: str) -> bool:
+    """Whether a node stands in no branch."""
+    return path.count(".") == 1
+
+
+def _site(judge: Judge, where: str, what: str, key: Key | str, layer: int | None, kinds: list[Kind]) -> Site:
+    """``key``: what was seen, or why nothing was."""
+    about: dict[str, Any] = {"where": where, "what": what, "layer": layer}
+    if isinstance(key, str):
+        return Site(**about, verdict="not shown", reason=key)
     possible = [kind for kind in kinds if layer is None or layer in kind.layers]
     try:
-        judged = [(kind, judge.judge(node, kind)) for kind in possible]
+        judged = [(kind, judge.judge(key, kind)) for kind in possible]
     except NotShown as error:
         return Site(**about, verdict="not shown", reason=str(error))
     kind, best, matches = _best(judged)
@@ -160,16 +203,3 @@ def _which(kind: Kind, possible: list[Kind], matches: int) -> tuple[str, ...]:
     if kind.seq_len is not None:
         return (f"as for sequences of {kind.seq_len:,} tokens, and not for others",)
     return (f"as in layers of the kind {kind.name}",)
-
-
-def _stray(graph: Graph, rotations: list[RotationNode]) -> tuple[str, ...]:
-    """Nodes that form cos or sin for something that was not found."""
-    sizes, used = Sizes(graph, 8), set()
-    for rotation in rotations:
-        if rotation.after:
-            try:
-                used |= set(part_of(graph, rotation.after, {rotation.before}, sizes)[0])
-            except NotShown:
-                continue
-    stray = (node for i, node in enumerate(graph.nodes) if node.op_type in TRIGONOMETRIC and i not in used)
-    return tuple(node.name or node.output[0] for node in stray)

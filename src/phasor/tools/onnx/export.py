@@ -13,7 +13,7 @@ from torch import nn
 
 from ...support.checks import whole
 from ...support.whole_files import check_file_target, followed, write_together
-from .graph import library
+from .read import library
 
 FIRST = 18  # the first opset in which torch's exporter writes
 

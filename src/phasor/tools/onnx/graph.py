@@ -1,188 +1,183 @@
-"""A graph as read: who makes each value, what is constant, what follows from positions alone, what only moves."""
+"""A graph as a module of torch: each node is a module, so that a tape says of each operation which node it is of."""
 
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
-# Nodes that put the elements of their first input (of all, for Concat) elsewhere, or turn their signs.
-MOVING = {
-    "Cast", "CastLike", "Concat", "Expand", "Flatten", "Gather", "Identity", "Neg", "Reshape", "Slice", "Split",
-    "Squeeze", "Transpose", "Unsqueeze",
-}  # fmt: skip
-# Nodes whose results no table of angles goes through: what comes out of them is data.
-DATA = {
-    "Attention", "BatchNormalization", "Conv", "Erf", "FusedMatMul", "Gelu", "Gemm", "GroupNormalization",
-    "GroupQueryAttention", "InstanceNormalization", "LayerNormalization", "MatMulInteger", "MatMulNBits",
-    "MultiHeadAttention", "QLinearMatMul", "QuickGelu", "RMSNormalization", "RotaryEmbedding", "Sigmoid",
-    "SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Softmax",
-}  # fmt: skip
-INTEGERS = (6, 7, 12, 13)  # int32, int64, uint32, uint64 in TensorProto.DataType
-FLOATS = (1, 10, 11, 16)  # float, float16, double, bfloat16
+from .operators import DOMAINS, ELEMENTWISE, NotShown, TableEnds, Unknown, apart, projected, small
+from .read import File, library
+
+AXES = 4  # rows of a matrix up to which a product with it forms angles, of so many axes: it projects nothing
+TOLD = ("interleaved", "num_heads", "rotary_embedding_dim", "rotary_interleaved")  # attributes that a report names
+STANDARD = ("", "ai.onnx")
 
 
-class Graph:
-    """``nodes`` in order; ``makers``: value -> index of its node; ``users``: value -> indices of nodes that read it.
+@dataclass(frozen=True)
+class Unread:
+    """In the place of a value that could not be computed; ``rows``: of a table that ends too early."""
 
-    ``shapes``: value -> sizes, a number or the name of one that is free (None where nothing is known of it);
-    ``kinds``: value -> element type; ``inputs``: the names of those of the graph that are no constants.
+    reason: str
+    rows: int = 0
+
+
+class Node(nn.Module):
+    """One node. ``reads``: the values it needs; ``channels``: of a product with weights, which are not needed then."""
+
+    def __init__(self, proto: Any, graph: "Graph") -> None:
+        super().__init__()
+        self.op, self.domain, self.outputs = proto.op_type, proto.domain, list(proto.output)
+        self.name, self.inputs = proto.name or proto.output[0], list(proto.input)
+        self.reads = [n for n in self.inputs if n]
+        self.channels, self.marks = 0, dict[str, Any]()
+        for attribute in proto.attribute:
+            value = library().helper.get_attribute_value(attribute)
+            if hasattr(value, "node"):
+                branch = Graph(value, graph.file, (graph,))
+                self.add_module(attribute.name, branch)
+                self.reads += [n for n in branch.reads if n not in branch.made]
+            else:
+                self.marks[attribute.name] = graph.file.tensor(value) if hasattr(value, "dims") else value
+        opset, has = graph.file.opset, library().defs.has
+        self.fault = ""
+        if self.domain in STANDARD and not has(self.op, opset):
+            since = f" (it came with {library().defs.get_schema(self.op).since_version})" if has(self.op) else ""
+            self.fault = f"opset {opset} has no such operator{since}, so the file is not valid"
+
+    def __str__(self) -> str:
+        told = (f"{name}={value}" for name, value in sorted(self.marks.items()) if name in TOLD)
+        return ", ".join((f"{self.op} of {self.domain or 'ai.onnx'}", *told))
+
+    @property
+    def rotates(self) -> bool:
+        """Whether it says that it rotates, by its name or an attribute."""
+        return self.op == "RotaryEmbedding" or bool(self.marks.get("do_rotary"))
+
+    def forward(self, *given: Any) -> Any:
+        if self.fault:
+            raise NotShown(self.fault)
+        if self.channels:
+            return projected(given[0], given[0].shape[:-1], self.channels)
+        if self.op == "Constant":
+            return torch.tensor(next(iter(self.marks.values())))
+        if not self.reads:
+            raise NotShown("it has no input" + " that it could rotate" * self.rotates)
+        if self.op in ELEMENTWISE:
+            small(torch.broadcast_shapes(*(x.shape for x in given)))
+        if (call := DOMAINS.get(self.domain, {}).get(self.op)) is None:
+            raise Unknown(f"no operator of {self.domain or 'ai.onnx'} that is known here")
+        return call(*given, **self.marks)
+
+
+class Edge(nn.Module):
+    """A value that comes in or goes out: as it is, or with heads of so many channels apart."""
+
+    def forward(self, x: Tensor, head_dim: int = 0) -> Tensor:
+        joined = head_dim and x.ndim == 3 and x.shape[-1] % head_dim == 0
+        return (apart(x, x.shape[-1] // head_dim) if joined else x).clone()
+
+
+class Graph(nn.Module):
+    """``entries``: its inputs, which are no constants; ``wanted``: its outputs; ``reads``, ``made``: by its nodes.
+
+    ``outside``: the graph that a branch stands in, whose constants it may read.
     """
 
-    def __init__(self, model: Any, folder: Path, typed: Any) -> None:
-        graph = model.graph
-        self.opsets, self.folder, self.ir_version = list(model.opset_import), folder, model.ir_version
-        self.nodes: list[Any] = list(graph.node)
-        self.tensors: dict[str, Any] = {t.name: t for t in graph.initializer}
-        for node in self.nodes:
-            if node.op_type == "Constant":
-                for value in (a.t for a in node.attribute if a.name == "value"):
-                    self.tensors[node.output[0]] = value
-        self.makers = {name: i for i, node in enumerate(self.nodes) for name in node.output if name}
-        self.users: dict[str, list[int]] = {}
-        for i, node in enumerate(self.nodes):
-            for name in dict.fromkeys(inputs_of(node)):
-                self.users.setdefault(name, []).append(i)
-                if self.makers.get(name, -1) >= i:
-                    raise ValueError(f"{name!r} is read before it is made")
-        self.inputs = [v.name for v in graph.input if v.name not in self.tensors]
-        self.shapes: dict[str, tuple[int | str | None, ...]] = {}
-        self.kinds: dict[str, int] = {}
-        for value in (*typed.input, *typed.value_info, *typed.output):
-            of = value.type.tensor_type
-            self.kinds[value.name] = of.elem_type
-            if of.HasField("shape"):
-                self.shapes[value.name] = tuple(map(_size, of.shape.dim))
-        self.sized: dict[tuple[int, str | None], dict[str, tuple[int, ...]]] = {}  # of `Sizes` -> shapes
-        self._positional: dict[str, bool] = {}
+    def __init__(self, body: Any, file: File, outside: tuple["Graph", ...] = ()) -> None:
+        super().__init__()
+        self.file, self.outside, self.tensors = file, outside, {t.name: t for t in body.initializer}
+        self.entries = [value for value in body.input if value.name not in self.tensors]
+        self.wanted = [value.name for value in body.output]
+        self.stated = {v.name: v.type.tensor_type for v in (*body.value_info, *body.output)}
+        self.steps, self.nodes = list[Node](), nn.ModuleList()
+        self.inlets, self.outlet = nn.ModuleList(Edge() for _ in self.entries), Edge()
+        self.made, self.reads = {v.name for v in self.entries} | set(self.tensors), list[str]()
+        self._loaded, self._makers = dict[str, Tensor](), dict[str, Node]()
+        for proto in body.node:
+            self._add(Node(proto, self), proto)
 
-    def array(self, name: str) -> np.ndarray:
-        """The values of a constant."""
-        values: np.ndarray = library().numpy_helper.to_array(self.tensors[name], str(self.folder))
-        return values
+    def _add(self, node: Node, proto: Any) -> None:
+        """Keeps a node, of which weights are cut off, or the value of a constant."""
+        self.made.update(node.outputs)
+        values = [a.t for a in proto.attribute if node.op == "Constant" and a.name == "value"]
+        self.tensors.update(zip(node.outputs, values, strict=False))
+        if not values:
+            sizes = self._sizes(node.inputs[1]) if node.op in ("MatMul", "Gemm") else ()
+            sizes = sizes[::-1] if node.marks.get("transB") else sizes
+            if len(sizes) == 2 and sizes[0] > AXES and sizes[1] > 1 and not self._sizes(node.inputs[0]):
+                node.channels, node.inputs = sizes[1], node.inputs[:1]
+                node.reads = node.inputs
+            self.nodes.append(node)
+            self.steps.append(node)
+            self._makers.update(dict.fromkeys(node.outputs, node))
+            self.reads += node.reads
 
-    def positional(self, name: str) -> bool:
-        """Whether a value follows from constants, shapes and integer inputs alone."""
-        waiting = [name]
-        while waiting:  # a stack of our own: graphs are deeper than Python's
-            value = waiting[-1]
-            if value in self._positional:
-                waiting.pop()
-                continue
-            maker = self.makers.get(value)
-            if value in self.tensors or maker is None:
-                self._positional[value] = value in self.tensors or self.kinds.get(value) in INTEGERS
-                continue
-            node = self.nodes[maker]
-            if node.op_type in ("Constant", "Shape", "Size"):
-                self._positional[value] = True
-            elif node.op_type in DATA or self._weighs(node):
-                self._positional[value] = False
-            else:
-                unknown = [n for n in inputs_of(node) if n not in self._positional]
-                if unknown:
-                    waiting += unknown
-                    continue
-                self._positional[value] = all(self._positional[n] for n in inputs_of(node))
-        return self._positional[name]
+    def _sizes(self, name: str) -> tuple[int, ...]:
+        """Of weights, as they are, cast, turned or quantised; () of all that is not constant."""
+        if name in self.tensors:
+            return tuple(self.tensors[name].dims)
+        node = self._makers.get(name)
+        if node is None and self.outside:
+            return self.outside[0]._sizes(name)
+        if node is None or node.op not in ("Cast", "DequantizeLinear", "Identity", "Transpose") or not node.inputs:
+            return ()
+        sizes = self._sizes(node.inputs[0])
+        order = node.marks.get("perm", range(len(sizes))[::-1]) if node.op == "Transpose" else range(len(sizes))
+        return tuple(sizes[i] for i in order) if sizes else ()
 
-    def _weighs(self, node: Any) -> bool:
-        """Whether it is a product with a matrix of weights; that with a row of frequencies is none."""
-        tensors = [self.tensors[n] for n in node.input if n in self.tensors]
-        return node.op_type == "MatMul" and any(len(t.dims) == 2 and min(t.dims) > 3 for t in tensors)
+    def constant(self, name: str) -> Tensor | None:
+        """A constant, read when it is first needed."""
+        if name in self.tensors and name not in self._loaded:
+            with _disable_current_modes():  # a tape would copy the whole file that a constant is mapped from
+                self._loaded[name] = self.file.tensor(self.tensors[name])
+        outer = (graph.constant(name) for graph in self.outside)
+        return self._loaded[name] if name in self._loaded else next(outer, None)
 
-    def sources(self, name: str) -> dict[str, int]:
-        """The values from which this one comes by moving alone, itself among them -> the index of their nodes."""
-        return self._reached(name, self._moved_into)
+    def needed(self, wanted: list[str], given: Mapping[str, Any]) -> list[Node]:
+        """The nodes from which these values follow, beginning with those that are ``given``, in order."""
+        waiting, found = set(wanted) - set(given), list[Node]()
+        for node in reversed(self.steps):
+            if waiting.intersection(node.outputs):
+                found.append(node)
+                waiting.update(n for n in node.reads if n not in given)
+        return found[::-1]
 
-    def targets(self, name: str) -> dict[str, int]:
-        """The values that come from this one by moving alone, itself among them -> the index of their nodes."""
-        return self._reached(name, self._moved_from)
+    def forward(self, values: dict[str, Any], wanted: list[str], sizes: Mapping[str, int]) -> None:
+        """Adds to the given ``values`` all that the wanted ones follow from; ``sizes``: of those that have names."""
+        for node in self.needed(wanted, values):
+            given = [self.value(name, values) if name else None for name in node.inputs]
+            made: Any = next((x for x in given if isinstance(x, Unread)), None)
+            made = made or self._ran(node, given, values, sizes)
+            outputs = made if isinstance(made, tuple) else [made] * len(node.outputs)
+            values.update(zip(node.outputs, outputs, strict=False))
 
-    def _reached(self, name: str, further: Callable[[str], Iterable[str]]) -> dict[str, int]:
-        reached: dict[str, int] = {}
-        waiting = [name]
-        while waiting:
-            value = waiting.pop()
-            if value not in reached:
-                reached[value] = self.makers.get(value, -1)
-                waiting += further(value)
-        return reached
+    def _ran(self, node: Node, given: list[Any], values: dict[str, Any], sizes: Mapping[str, int]) -> Any:
+        try:
+            if node.op == "If":
+                branch: Any = node.get_submodule("then_branch" if bool(given[0]) else "else_branch")
+                inner = dict(values)
+                branch(inner, branch.wanted, sizes)
+                return tuple(branch.value(name, inner) for name in branch.wanted)
+            return node(*given)
+        except Exception as error:  # whatever a damaged or odd node does, it says nothing about the others
+            stated = [self._as_stated(name, sizes) for name in node.outputs]
+            if isinstance(error, Unknown) and None not in stated:
+                return tuple(stated)
+            said = str(error) if isinstance(error, NotShown) else f"it does not run ({type(error).__name__}: {error})"
+            rows = error.rows if isinstance(error, TableEnds) else 0
+            return Unread(" ".join(f"{node.op} {node.name!r}: {said}".split())[:300], rows)
 
-    def _moved_into(self, value: str) -> list[str]:
-        """What its node moved to make it."""
-        made_by = self.makers.get(value, -1)
-        moved = _moved(self.nodes[made_by]) if made_by >= 0 else ()
-        return [n for n in moved if n not in self.tensors]
+    def value(self, name: str, values: Mapping[str, Any]) -> Any:
+        found = values[name] if name in values else self.constant(name)
+        return Unread(f"{name!r} stands nowhere in the file") if found is None else found
 
-    def _moved_from(self, value: str) -> list[str]:
-        """What nodes that move it make of it."""
-        users = (self.nodes[i] for i in self.users.get(value, []))
-        return [n for node in users if value in _moved(node) for n in node.output]
-
-    def hidden(self) -> list[Any]:
-        """The nodes inside branches and loops, which are not looked into."""
-        return [inner for node in self.nodes for inner in inside(node)]
-
-
-def _moved(node: Any) -> Any:
-    """The inputs whose elements a node puts elsewhere; none, if it does more than that."""
-    if node.op_type not in MOVING:
-        return ()
-    return node.input if node.op_type == "Concat" else node.input[:1]
-
-
-def inputs_of(node: Any) -> list[str]:
-    """What a node reads, what its branches read from outside included."""
-    own = [name for name in node.input if name]
-    for body in _bodies(node):
-        inner_names = {n for inner in body.node for n in inner.output} | {t.name for t in body.initializer}
-        inner_names |= {v.name for v in body.input}
-        own += [name for inner in body.node for name in inputs_of(inner) if name not in inner_names]
-    return own
-
-
-def tensors_of(message: Any) -> Iterator[Any]:
-    """Every tensor that stands anywhere in it: in attributes, branches, loops and functions too."""
-    for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        for inner in (value,) if hasattr(value, "ListFields") else value:
-            yield from (inner,) if inner.DESCRIPTOR.name == "TensorProto" else tensors_of(inner)
-
-
-def _bodies(node: Any) -> Iterable[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def inside(node: Any) -> Iterator[Any]:
-    """The nodes of its branches, and of theirs."""
-    for body in _bodies(node):
-        for inner in body.node:
-            yield inner
-            yield from inside(inner)
-
-
-def _size(dim: Any) -> int | str | None:
-    return dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
-
-
-def library(*more: str) -> Any:
-    """The module ``onnx`` with all that is used of it; ``ValueError`` if it, or one of ``more``, is not installed."""
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.inliner
-        import onnx.numpy_helper
-        import onnx.reference
-        import onnx.shape_inference
-
-        for name in more:
-            import_module(name)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor-rope[onnx]'") from None
-    return onnx
+    def _as_stated(self, name: str, sizes: Mapping[str, int]) -> Tensor | None:
+        """What an unknown operator makes, as far as the file states its sizes: nothing that rotates is seen in it."""
+        of = self.stated.get(name)
+        shape = [d.dim_value or sizes.get(d.dim_param, 0) for d in of.shape.dim] if of is not None else []
+        if len(shape) < 2 or not all(shape):
+            return None
+        return projected(torch.ones(0), shape[:-1], shape[-1])

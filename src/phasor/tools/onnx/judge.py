@@ -1,28 +1,37 @@
-"""One rotation of a graph against the spec of its layer: fed with golden inputs, compared with golden results."""
+"""One rotation of a graph against the spec of its layer: golden heads, turned as it was seen to turn, are compared."""
 
 import dataclasses
-import re
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ...eye.layout import placed
+from ...eye.operator import Operator
 from ...models.configs import ModelRotary
+from ...rotary.apply import apply_rotary
+from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.layout import Layout
+from ...rotary.rotation import Rotation
+from ...rotary.temperature import LearnedLog, Temperature
 from ..golden.check import findings_of
-from ..golden.layer_kinds import Kind
+from ..golden.layer_kinds import Kind, positions_of, trained_length
 from ..golden.report import TensorFinding
 from ..golden.tensors import TABLE, WIDEST, tensors_of
 from ..golden.vectors import Tolerance, Vectors
-from .graph import Graph, library
-from .inputs import TOKENS, RunInputs, conditions, inputs_of_runs, lengths_of, taken
-from .rotations import RotationNode
-from .run import NotShown, run
-from .shapes import Shape, Sizes
+from .graph import Graph, Unread
+from .inputs import Sizes, inputs, numbers_of, spread
+from .look import Look, Turn, look
+from .operators import NotShown, TableEnds
 
-END = re.compile(r"out of bounds for axis \d+ with size (\d+)")
-ROUNDING = {10: 2.0**-11, 16: 2.0**-8}  # half a step of float16 and bfloat16, as TensorProto.DataType numbers them
+Key = tuple[str, str]
+PROBE, TOKENS = 8, 64  # tokens of the first run, and of a short sequence
+COUNTED = 60  # tokens where the graph counts positions itself: 128 heads of 128 channels can be looked at
+LONGEST, MOST = 2**24, 500  # tokens and nodes from which it is computed which tables are taken
+ROUNDING = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # half a step
+EVEN = 1e-4  # between heads, and between sequences: what a sum of float32 angles leaves open
+IN_A_BRANCH = "it stands in a branch"
 NAME = "model.float32.k_out"
 
 
@@ -37,32 +46,48 @@ class Judged:
 
 
 class Judge:
-    """Judges rotations of one graph by the kinds of layers of one model. Equal results are diagnosed once."""
+    """Judges rotations of one graph by the kinds of layers of one model. ``first``: the run that showed them."""
 
     def __init__(self, graph: Graph, model: ModelRotary) -> None:
         self.graph, self.model = graph, model
-        self.done: dict[Any, list[TensorFinding]] = {}
+        self.head_dim = next(spec.head_dim for spec in model.layers if spec is not None)
+        self.batch = 2
+        self.first = self._probe()
+        if not any(turn.turns for turn in self.first.turns.values()):  # it may be for one sequence
+            self.batch = 1
+            self.first = self._probe()
+        self._looks: dict[Any, Look] = {}
+        self._done: dict[Any, list[TensorFinding]] = {}
 
-    def judge(self, node: RotationNode, kind: Kind) -> Judged:
+    def _probe(self) -> Look:
+        sizes = Sizes(self.graph, PROBE, self.batch)
+        return look(self.graph, sizes, inputs(self.graph, sizes, {}), {}, self.head_dim)
+
+    def judge(self, key: Key, kind: Kind) -> Judged:
         """`NotShown` where the rotation cannot be run by itself."""
         assert kind.exact is not None
-        if node.fault:
-            raise NotShown(node.fault)
         if kind.exact.learned:
             raise NotShown("its frequencies are trained, and no config has them")
-        names = conditions(self.graph, node, Sizes(self.graph, TOKENS))
-        return self._by_length(node, kind, names) if names else self._with_its_tables(node, kind, {})
+        turn = self.first.turns[key]
+        if turn.side.seen.missing:
+            raise NotShown(turn.side.seen.missing + self.first.among(turn))
+        if any(path.count(".") > 1 for path in self.first.nodes(turn.operations)):
+            raise NotShown(IN_A_BRANCH)
+        behind = self.first.nodes(self.first.behind(turn))
+        deciding: list[Any] = [self.graph.nodes[int(path.split(".")[1])] for path in behind if path.count(".") > 1]
+        names = [name for name in dict.fromkeys(n.inputs[0] for n in deciding) if self.graph.constant(name) is None]
+        return self._by_length(key, kind, names) if names else self._with_its_tables(key, kind, {})
 
-    def _by_length(self, node: RotationNode, kind: Kind, names: list[str]) -> Judged:
+    def _by_length(self, key: Key, kind: Kind, names: list[str]) -> Judged:
         """By the tables that the conditions ``names`` choose for sequences that the kind is for."""
         lengths = lengths_of(kind, self.model)
-        ways = {length: taken(self.graph, names, length) for length in lengths}
+        ways = {length: self._taken(names, length) for length in lengths}
         if None in ways.values():
-            judged = self._with_its_tables(node, kind, {})
+            judged = self._with_its_tables(key, kind, {})
             text = f"an If chooses its tables by {names[0]!r}, and they were looked at for one length only"
             return dataclasses.replace(judged, notes=(*judged.notes, text))
         for length, way in ways.items():
-            judged = self._with_its_tables(node, kind, way or {})
+            judged = self._with_its_tables(key, kind, way or {})
             if (wrong := judged.finding) is not None:
                 reason = f"{wrong.reason}, in the tables that {length:,} tokens take"
                 judged = dataclasses.replace(judged, finding=dataclasses.replace(wrong, reason=reason))
@@ -71,115 +96,173 @@ class Judge:
         notes = (*judged.notes, f"an If chooses its tables by {names[0]!r}: looked at those of {text} tokens")
         return Judged(judged.finding, notes, by_length=True)
 
-    def _with_its_tables(self, node: RotationNode, kind: Kind, way: dict[str, Any]) -> Judged:
-        try:
-            return self._judged(node, kind, None, way)
-        except NotShown as error:
-            if not (end := END.search(str(error))):
-                raise
-            rows = int(end[1])
-            judged = self._judged(node, kind, rows, way)
-            return dataclasses.replace(judged, notes=(*judged.notes, f"its tables end at position {rows - 1:,}"))
+    def _taken(self, names: list[str], tokens: int) -> dict[str, Any] | None:
+        """These conditions for one sequence of so many tokens, from position 0; None where that was not computed."""
+        sizes = Sizes(self.graph, tokens, 1)
+        if sizes.tokens != tokens or tokens > LONGEST or len(self.graph.needed(names, {})) > MOST:
+            return None
+        values: dict[str, Any] = inputs(self.graph, sizes, {}, count=True)
+        self.graph(values, names, sizes)
+        if any(isinstance(values[name], Unread) for name in names):
+            return None
+        return {name: values[name] for name in names}
 
-    def _judged(self, node: RotationNode, kind: Kind, rows: int | None, way: dict[str, Any]) -> Judged:
-        runs = inputs_of_runs(self.graph, self.model, node, kind, rows, way)
-        positions = torch.cat([one.positions for one in runs], dim=-1)
-        golden = _vectors(kind, positions, self._half(node))
-        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([one.positions.shape[-1] for one in runs])
-        y = torch.cat([self._rotated(node, kind, head, one) for head, one in zip(heads, runs, strict=True)])
-        key = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), self._half(node)
-        if key not in self.done:
-            other = {f"{kind.name}.{NAME}": y[None, None]}
-            self.done[key] = findings_of(golden, kind, other)
-        notes = [finding.reason for finding in self.done[key] if finding.verdict == "right"]
-        if self._half(node):
-            notes.append("its tables and products are in half precision")
-        wrong = next((finding for finding in self.done[key] if finding.verdict == "wrong"), None)
-        try:
-            if wrong is None and not self._right_in_a_batch(node, kind, runs[0]):
-                reason = "the second sequence of a batch is not rotated by its own positions"
-                about = {"where": kind.name, "layers": kind.layers, "what": NAME}
-                wrong = TensorFinding(**about, verdict="wrong", cause="positions", reason=reason)  # type: ignore[arg-type]
-        except NotShown as error:
-            notes.append(f"only one sequence at a time was looked at: {error}")
+    def _with_its_tables(self, key: Key, kind: Kind, way: Mapping[str, Any]) -> Judged:
+        rows: int | None = None
+        while True:
+            try:
+                judged = self._judged(key, kind, rows, way)
+                note = () if rows is None else (f"its tables end at position {rows - 1:,}",)
+                return dataclasses.replace(judged, notes=(*judged.notes, *note))
+            except TableEnds as end:
+                if rows is not None and end.rows >= rows:
+                    raise
+                rows = end.rows
+
+    def _judged(self, key: Key, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> Judged:
+        assert kind.exact is not None
+        value = self._positions(key)
+        runs = self._runs(value, kind, rows, way)
+        turns = [_same(one, key) for _, one in runs]
+        positions, half = torch.cat([at for at, _ in runs], dim=-1), max(map(_rounding, turns))
+        golden = _vectors(kind, positions, half)
+        heads = golden.tensors[f"{kind.name}.k_in"][0, 0].split([at.shape[-1] for at, _ in runs])
+        y = torch.cat([_rotated(turn, kind.exact.layout, x) for x, turn in zip(heads, turns, strict=True)])
+        if kind.temperature is not None and key[1] == "q":
+            y /= _temperature(kind.temperature, positions)[:, None]
+        known = kind.name, tuple(positions.flatten().tolist()), y.numpy().tobytes(), half
+        if known not in self._done:
+            self._done[known] = findings_of(golden, kind, {f"{kind.name}.{NAME}": y[None, None]})
+        notes = [finding.reason for finding in self._done[known] if finding.verdict == "right"]
+        notes += ["its tables and products are in half precision"] if half else []
+        notes += ["only one sequence at a time was looked at"] if self.batch == 1 else []
+        wrong = next((finding for finding in self._done[known] if finding.verdict == "wrong"), None)
+        if wrong is None and not all(map(_heads_alike, turns)):
+            raise NotShown("its heads are not rotated alike")
+        if wrong is None and self.batch == 2 and not _by_own_positions(self.first.turns[key], value):
+            reason = "the second sequence of a batch is not rotated by its own positions"
+            about = {"where": kind.name, "layers": kind.layers, "what": NAME}
+            wrong = TensorFinding(**about, verdict="wrong", cause="positions", reason=reason)  # type: ignore[arg-type]
         return Judged(wrong, tuple(notes))
 
-    def _right_in_a_batch(self, node: RotationNode, kind: Kind, one: RunInputs) -> bool:
+    def _positions(self, key: Key) -> Any:
+        """The input of the graph that says at which positions it rotates; None where the graph counts them itself."""
+        leaves = self.first.leaves(self.first.turns[key])
+        values = [v for v in self.graph.entries if v.name in leaves and "mask" not in v.name.lower()]
+        if len(values) > 1:
+            names = ", ".join(sorted(repr(value.name) for value in values))
+            raise NotShown(f"it depends on the inputs {names}: which of them are positions?")
+        return values[0] if values else None
+
+    def _runs(self, value: Any, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> list[tuple[Tensor, Look]]:
+        """Positions ``[(A,) S]``, and what was seen at them; ``value``: the input that says them."""
         assert kind.exact is not None
-        before, after, shape = self._in_channels(node, kind.exact.layout, one.sizes)
-        axis = self._tokens_of(before, shape, one.sizes.tokens)
-        return _rotates_second_sequence(self.graph, before, after, shape, axis, one)
+        axes = kind.exact.axes.count
+        sizes = Sizes(self.graph, min(rows or COUNTED, COUNTED), 1)
+        shape = [] if value is None else sizes.of(value)
+        by_axis = axes > 1 and len(shape) > 1 and shape[0] in (axes, axes + 1)
+        if axes > 1 and not by_axis and not isinstance(kind.exact.axes, Sections | InterleavedSections):
+            raise NotShown(f"its tokens have {axes} coordinates, which are formed inside")
+        counted = value is None or shape[-1:] != [sizes.tokens]  # no input, or the first position alone
+        lists = [list(range(sizes.tokens))] if counted else numbers_of(kind, self.model, sizes, rows)
+        if not lists or max(map(max, lists)) == 0:
+            raise NotShown("it can be run at position 0 only, where nothing rotates")
+        runs = []
+        for numbers in lists:
+            sizes = Sizes(self.graph, len(numbers), 1)
+            at = positions_of(kind, self.model, numbers) if by_axis else torch.tensor(numbers)
+            given = torch.zeros(()) if counted else spread(at, [] if value is None else sizes.of(value))
+            seen = self._look(sizes, {} if value is None else {value.name: given}, way)
+            runs.append((at if by_axis or axes == 1 else at.expand(axes, -1), seen))
+        return runs
 
-    def _tokens_of(self, before: str, shape: Shape, tokens: int) -> int:
-        names = self.graph.shapes.get(before, shape)
-        return _token_axis(names if len(names) == len(shape) else shape, shape, tokens)
-
-    def _half(self, node: RotationNode) -> float:
-        return ROUNDING.get(self.graph.kinds.get(node.before, 1), 0.0)
-
-    def _rotated(self, node: RotationNode, kind: Kind, head: Tensor, one: RunInputs) -> Tensor:
-        """``[S, D]``: what comes of ``head`` ``[S, D]``, put into every one of the graph."""
-        assert kind.exact is not None
-        layout, graph, sizes, tokens = kind.exact.layout, self.graph, one.sizes, one.sizes.tokens
-        row = torch.zeros(tokens, head.shape[-1])
-        row[one.rows] = head
-        before, after, shape = self._in_channels(node, layout, sizes)
-        axis = self._tokens_of(before, shape, tokens)
-        fed = row if _holds(shape, layout.head_dim) else layout.turned(row)
-        heads = shape[-1] // fed.shape[-1]
-        spread = [1] * len(shape)
-        spread[axis], spread[-1] = tokens, shape[-1]
-        kind_of = library().helper.tensor_dtype_to_np_dtype(graph.kinds.get(before, 1))
-        x = np.broadcast_to(np.tile(fed.numpy(), heads).reshape(spread), shape).astype(kind_of)
-        y = run(graph, after, {before: x, **one.inputs}, sizes).astype(np.float64)
-        if y.shape != shape and not (len(shape) == 3 and y.shape[:2] == shape[:2] and y.size == x.size):
-            raise NotShown(f"its result has the shape {list(y.shape)}, and what it rotates {list(shape)}")
-        y = y.reshape(shape)
-        lines: np.ndarray = np.moveaxis(y, axis, -2).reshape(-1, tokens, heads, fed.shape[-1]).swapaxes(1, 2)
-        lines = lines.reshape(-1, tokens, fed.shape[-1])
-        if not (lines == lines[:1]).all() and not np.isnan(lines).any():
-            raise NotShown("its heads are not rotated alike")
-        got = torch.from_numpy(lines[0].copy())[one.rows]
-        return got if fed.shape == row.shape else layout.within(head.double(), got)
-
-    def _in_channels(self, node: RotationNode, layout: Layout, sizes: Sizes) -> tuple[str, str, Shape]:
-        """What is rotated, its result and its shape: from before its channels are cut into pairs to behind that."""
-        graph, before, after = self.graph, node.before, node.after
-        while not _fits(sizes.of(before), layout) and _op(graph, graph.makers.get(before)) == "Reshape":
-            before = graph.nodes[graph.makers[before]].input[0]
-        while before != node.before and not _fits(sizes.of(after), layout):
-            users = graph.users.get(after, [])
-            if len(users) != 1 or _op(graph, users[0]) != "Reshape":
-                break
-            after = graph.nodes[users[0]].output[0]
-        shape = sizes.of(before)
-        if shape is None or len(shape) < 3:
-            raise NotShown(f"the shape of what it rotates, {before!r}, is not in the file")
-        if not _fits(shape, layout):
-            shape = sizes.of(node.before) or shape
-            raise NotShown(f"its heads have {shape[-1]} channels, and those of the config {layout.head_dim}")
-        return before, after, shape
+    def _look(self, sizes: Sizes, at: Mapping[str, Tensor], way: Mapping[str, Any]) -> Look:
+        numbers = tuple((name, tuple(x.flatten().tolist())) for name, x in at.items())
+        key = sizes.tokens, numbers, tuple((name, bool(x)) for name, x in way.items())
+        if key not in self._looks:
+            self._looks[key] = look(self.graph, sizes, inputs(self.graph, sizes, at), way, self.head_dim)
+        values = self._looks[key].values.values()
+        if ends := [x.rows for x in values if isinstance(x, Unread) and x.rows]:
+            raise TableEnds(min(ends))
+        return self._looks[key]
 
 
-def _op(graph: Graph, index: int | None) -> str:
-    return "" if index is None else graph.nodes[index].op_type
+def lengths_of(kind: Kind, model: ModelRotary) -> tuple[int, ...]:
+    """Lengths of sequences that a kind is for: the longest, and the shortest where it rotates alike."""
+    assert kind.exact is not None
+    if kind.seq_len is None:
+        return TOKENS, model.max_position or TOKENS
+    trained = trained_length(kind.exact, model)
+    other = trained + 1 if kind.seq_len > trained else min(TOKENS, trained)
+    alike = torch.equal(kind.exact.inv_freq(kind.seq_len), kind.exact.inv_freq(other))
+    return (kind.seq_len, other) if alike else (kind.seq_len,)
 
 
-def _holds(shape: Shape, channels: int) -> bool:
-    """Whether the last axis is one head of so many channels, or, of three axes, several."""
-    return shape[-1:] == (channels,) or (len(shape) == 3 and shape[-1] > 0 and shape[-1] % channels == 0)
+def _same(seen: Look, key: Key) -> Turn:
+    if key not in seen.turns:
+        raise NotShown("at other positions it does not run")
+    return seen.turns[key]
 
 
-def _fits(shape: Shape | None, layout: Layout) -> bool:
-    return shape is not None and (_holds(shape, layout.head_dim) or _holds(shape, layout.rotary_dim))
+def _temperature(scheme: Temperature, positions: Tensor) -> Tensor:
+    """What multiplies the queries beside the rotation, as the config says."""
+    if isinstance(scheme, LearnedLog):
+        raise NotShown("what multiplies its queries is trained, and no config has it")
+    at: Tensor = scheme.at(positions if positions.ndim == 1 else positions[0])  # type: ignore[attr-defined]
+    return at.double()
 
 
-def _token_axis(names: tuple[Any, ...], shape: Shape, tokens: int) -> int:
-    axes = [a for a in range(len(shape) - 1) if shape[a] == tokens]
-    free = [a for a in axes if isinstance(names[a], str)]
-    if not axes:
-        raise NotShown(f"what it rotates has the shape {list(shape)}, and none of its axes the {tokens} tokens")
-    return next((a for a in (len(shape) - 2, 1, 0) if a in (free or axes)), axes[0])
+def _rounding(turn: Turn) -> float:
+    """By how much tables are rounded that have the type of half precision."""
+    tape = turn.side.tape
+    tables = [tape.values[i] for o in turn.operations if o.name == "mul" for i in o.inputs if i not in tape.data]
+    return max((ROUNDING.get(table.dtype, 0.0) for table in tables if table.numel() > 1), default=0.0)
+
+
+def _rotated(turn: Turn, layout: Layout, head: Tensor) -> Tensor:
+    """``[S, D]``: what comes of ``head`` ``[S, D]``, turned as the first head of the first sequence is seen to."""
+    seen = turn.side.operator
+    if seen is None or not seen.pairs:
+        if turn.side.seen.missing:
+            raise NotShown(turn.side.seen.missing)
+        return head.double()
+    if (place := placed(seen)) is None:
+        raise NotShown(f"its pairs {seen.pairs[:3]}… lie in no layout that is known here")
+    own = place.layout
+    if own.head_dim != layout.head_dim:  # the channels that pass are apart in one of the two
+        if own.rotary_dim != layout.rotary_dim or layout.rotary_dim not in (layout.head_dim, own.head_dim):
+            raise NotShown(f"its heads have {own.head_dim} channels, and those of the config {layout.head_dim}")
+        own = dataclasses.replace(own, head_dim=own.rotary_dim, trailing=False)
+    x = head.double()
+    fed = x if own.head_dim == layout.head_dim else layout.turned(x)
+    got = apply_rotary(fed[None, None], _as_rotation(seen, own, place.pair_of))[0, 0]
+    return got if fed is x else layout.within(x, got)
+
+
+def _as_rotation(seen: Operator, layout: Layout, pair_of: tuple[int, ...]) -> Rotation:
+    """Of the first head; pairs that were not seen to turn stay."""
+
+    def table(x: Tensor, rest: float) -> Tensor:
+        full = torch.full((x.shape[-1], layout.pairs), rest, dtype=torch.float64)
+        full[:, list(pair_of)] = x[0].T / seen.factor
+        return full
+
+    second = None if seen.second is None else (table(seen.second[0], 1.0), table(seen.second[1], 0.0))
+    return Rotation(cos=table(seen.cos, 1.0), sin=table(seen.sin, 0.0), layout=layout, second=second)
+
+
+def _heads_alike(turn: Turn) -> bool:
+    seen = turn.side.operator
+    return seen is None or all(bool(((t - t[:1]).abs() <= EVEN).all()) for t in (seen.cos, seen.sin))
+
+
+def _by_own_positions(turn: Turn, value: Any) -> bool:
+    """Whether the second sequence of the first run, at positions 0, 1, …, turns by them, and not by 1, 0, …"""
+    seen, dims = turn.side.operator, [] if value is None else value.type.tensor_type.shape.dim
+    if seen is None or len(dims) < 2 or not dims[-2].dim_param or len(seen.cos) % 2 or seen.cos.shape[-1] < 2:
+        return True
+    one, two = torch.stack((seen.cos, seen.sin), 1).chunk(2)
+    return bool((one[..., :2] - two[..., :2].flip(-1)).abs().max() <= EVEN)
 
 
 def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:
@@ -193,41 +276,3 @@ def _vectors(kind: Kind, positions: Tensor, half: float) -> Vectors:
     about = {n: {"kind": kind.name, "tolerance": dataclasses.asdict(g.tolerance)} for n, g in goldens.items()}
     data = {"targets": ["k"], "softmax_factor": 1.0, "tensors": about}
     return Vectors({kind.name: kind}, {n: g.tensor for n, g in goldens.items()}, data)
-
-
-def _rotates_second_sequence(graph: Graph, before: str, after: str, shape: Shape, axis: int, one: RunInputs) -> bool:
-    """Whether the second of two sequences is rotated as it is alone: the same heads and positions, backwards.
-
-    ``shape``: that of what is rotated, ``axis`` its tokens, when there is one sequence. True where the graph takes one
-    sequence, or the same positions for all. `NotShown` where two of them do not run.
-    """
-    names = graph.shapes.get(one.name, ()) if one.name else ()
-    if len(names) < 2 or not isinstance(names[-2], str):
-        return True
-    two = Sizes(graph, one.sizes.tokens, names[-2])
-    double = two.of(before)
-    apart = [] if double is None else [i for i, (a, b) in enumerate(zip(shape, double, strict=False)) if a != b]
-    if double is None or len(double) != len(shape) or len(apart) != 1 or double[apart[0]] != 2 * shape[apart[0]]:
-        raise NotShown("a batch of two has no shape of its own")
-    x = np.random.default_rng(0).standard_normal(shape)
-    x = x.astype(library().helper.tensor_dtype_to_np_dtype(graph.kinds.get(before, 1)))
-    inputs = {name: _twice(graph, name, value, names[-2], one.name) for name, value in one.inputs.items()}
-    alone = run(graph, after, {before: x, **one.inputs}, one.sizes)
-    both = run(graph, after, {before: _with_reverse(x, axis, apart[0]), **inputs}, two)
-    if alone.size != x.size or both.size != 2 * x.size:
-        raise NotShown("a batch of two has a result of another size")
-    wanted = _with_reverse(alone.reshape(shape), axis, apart[0])
-    return bool(np.allclose(both.reshape(double), wanted, rtol=1e-3, atol=1e-4, equal_nan=True))
-
-
-def _twice(graph: Graph, name: str, value: np.ndarray, batch: str, positions: str | None) -> np.ndarray:
-    """An input of two sequences: positions backwards in the second, all else as in the first."""
-    sizes = graph.shapes.get(name, ())
-    if batch not in sizes:
-        return value
-    along = sizes.index(batch)
-    return _with_reverse(value, -1, along) if name == positions else np.concatenate((value, value), along)
-
-
-def _with_reverse(x: np.ndarray, axis: int, batch: int) -> np.ndarray:
-    return np.concatenate((x, np.flip(x, axis)), batch)

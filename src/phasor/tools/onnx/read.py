@@ -2,21 +2,64 @@
 
 import math
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .graph import Graph, inside, library, tensors_of
-from .operators import rotations_of
-from .shapes import SMALL
+import numpy as np
+import torch
+from torch import Tensor
+
+from .operators import DTYPES, NotShown
 
 LARGEST = 2**31  # bytes: no protobuf message can be longer
 MOST_NODES = 2**20  # of a graph with its functions written out: large models have some 10^5
-INLINE = 2**16  # elements of a constant that shape inference may want to look at
+SMALL = 64  # elements of a constant that must have its values
 
 
-def read_graph(source: str | os.PathLike[str]) -> Graph:
-    """The graph of a file, its local functions written out, or ``ValueError`` in one line."""
+@dataclass(frozen=True)
+class File:
+    """A file as read: its graph, and where the values beside it lie."""
+
+    graph: Any
+    opset: int
+    folder: Path
+
+    def tensor(self, proto: Any) -> Tensor:
+        """The values of a constant; those in another file are mapped, so that only what is looked at is read."""
+        if (dtype := DTYPES.get(proto.data_type)) is None:
+            raise NotShown(f"{proto.name!r} has a type that torch has not")
+        if proto.data_location == library().TensorProto.EXTERNAL:
+            info = {entry.key: entry.value for entry in proto.external_data}
+            file, start = self.folder / info["location"], int(info.get("offset", 0))
+            held = torch.from_file(str(file), False, file.stat().st_size, dtype=torch.uint8)
+            held = held[start : start + int(info["length"])]
+            return (held if start % dtype.itemsize == 0 else held.clone()).view(dtype).reshape(*proto.dims)
+        values = library().numpy_helper.to_array(proto)
+        values = values.astype(np.float32) if dtype == torch.bfloat16 else values.copy()
+        return torch.from_numpy(values).to(dtype)
+
+
+def library(*more: str) -> Any:
+    """The module ``onnx`` with all that is used of it; ``ValueError`` if it, or one of ``more``, is not installed."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.inliner
+        import onnx.numpy_helper
+
+        for name in more:
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"ONNX needs {error.name}; install it with: pip install 'phasor-rope[onnx]'") from None
+    return onnx
+
+
+def read_file(source: str | os.PathLike[str]) -> File:
+    """A file, its local functions written out, or ``ValueError`` in one line."""
     path = Path(source)
     if not path.is_file():
         raise ValueError(f"the ONNX file must exist, got {str(source)!r}, which is absent or a folder")
@@ -40,11 +83,11 @@ def read_graph(source: str | os.PathLike[str]) -> Graph:
         if model.functions:
             _check_functions(model)
             model = onnx.inliner.inline_local_functions(model)
-        _check_outputs(model.graph)
-        _split_off_rotations(model)
-        return Graph(model, path.resolve().parent, _with_shapes(onnx, model))
-    except (RuntimeError, ValueError) as error:  # the inliner's and the graph's; names that are no UTF-8
+    except (RuntimeError, ValueError) as error:  # the inliner's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
+    _check_nodes(path, model.graph)
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+    return File(model.graph, opset, path.resolve().parent)
 
 
 def _check_functions(model: Any) -> None:
@@ -66,24 +109,33 @@ def _check_functions(model: Any) -> None:
         raise ValueError(f"its functions, written out, are {count:,} nodes, and at most {MOST_NODES:,} are read")
 
 
-def _check_outputs(graph: Any) -> None:
+def _check_nodes(path: Path, graph: Any) -> None:
+    """Each has an output, and what it reads is made before it."""
+    later = {name for node in graph.node for name in node.output}
     for node in graph.node:
         for one in (node, *inside(node)):
             if not any(one.output):
-                raise ValueError(f"{one.op_type} {one.name!r} has no output")
+                raise ValueError(f"{path} is damaged ({one.op_type} {one.name!r} has no output)")
+        if early := [name for name in node.input if name in later]:
+            raise ValueError(f"{path} is damaged ({early[0]!r} is read before it is made)")
+        later.difference_update(node.output)
 
 
-def _split_off_rotations(model: Any) -> None:
-    """The rotations inside of attention operators as nodes of their own, in front of them."""
-    nodes = list(model.graph.node)
-    del model.graph.node[:]
-    for node in nodes:
-        if node.op_type == "GroupQueryAttention" and any(a.name == "do_rotary" and a.i for a in node.attribute):
-            model.graph.node.extend(rotations_of(node))
-            node.attribute.remove(next(a for a in node.attribute if a.name == "do_rotary"))
-        model.graph.node.append(node)
-    if "com.microsoft" not in {entry.domain for entry in model.opset_import}:
-        model.opset_import.add(domain="com.microsoft", version=1)
+def inside(node: Any) -> Iterator[Any]:
+    """The nodes of its branches, and of theirs."""
+    bodies: Iterable[Any] = (body for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs))
+    for inner in (inner for body in bodies for inner in body.node):
+        yield inner
+        yield from inside(inner)
+
+
+def tensors_of(message: Any) -> Iterator[Any]:
+    """Every tensor that stands anywhere in it: in attributes, branches, loops and functions too."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for inner in (value,) if hasattr(value, "ListFields") else value:
+            yield from (inner,) if inner.DESCRIPTOR.name == "TensorProto" else tensors_of(inner)
 
 
 def _check_values(onnx: Any, path: Path, tensor: Any) -> None:
@@ -133,23 +185,6 @@ def _external(path: Path, tensor: Any, needed: int | None) -> int:
     if start < 0 or length < 0 or start + length > file.stat().st_size:
         raise ValueError(f"{path} keeps {tensor.name!r} beyond the end of {place!r}; one of the two files is cut short")
     return length
-
-
-def _with_shapes(onnx: Any, model: Any) -> Any:
-    """The graph with the shapes that can be inferred, large constants left out; the graph as it is where that fails.
-
-    Values are not carried from node to node: onnx writes out all of them, and a Range has as many as its file says.
-    """
-    light = onnx.ModelProto()
-    light.CopyFrom(model)
-    large = [t for t in light.graph.initializer if math.prod(t.dims) > INLINE]
-    for tensor in large:
-        light.graph.initializer.remove(tensor)
-        light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    try:
-        return onnx.shape_inference.infer_shapes(light).graph
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):  # what it would have told is then unknown
-        return model.graph
 
 
 def _brief(error: Exception) -> str:
