@@ -77,7 +77,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest file first: it stays with one worker, and as the last one it would keep the others waiting."""
-    items.sort(key=lambda item: item.path.name != "test_tutorials.py")
+    items.sort(key=lambda item: item.path.name != "test_pages.py")
 
 
 def pytest_unconfigure() -> None:

@@ -33,7 +33,8 @@ LLAMA = {  # Llama 3.1 8B
         "original_max_position_embeddings": 8192,
     },
 }
-CONFIGS = {"config.json": LLAMA, "a.json": LLAMA, "b.json": {**LLAMA, "rope_theta": 10000.0}}
+OTHER = {**LLAMA, "rope_theta": 10000.0}
+CONFIGS = {"config.json": LLAMA, "a.json": LLAMA, "b.json": OTHER, "other.json": OTHER}
 
 
 class Block(NamedTuple):
@@ -49,6 +50,13 @@ def blocks(text: str) -> Iterator[Block]:
             indent = len(match["indent"])
             body = "".join(line[indent:] if line.strip() else line for line in match["body"].splitlines(keepends=True))
             yield Block(text.count("\n", 0, match.start("body")) + 1, match["language"], body)
+
+
+def commands(body: str) -> Iterator[tuple[str, list[str]]]:
+    """The lines of a shell block that call phasor, and the lines beneath each; continued lines are joined."""
+    for part in re.split(r"^(?:\$ )?(?=phasor )", re.sub(r"\s*\\\n\s*", " ", body), flags=re.MULTILINE)[1:]:
+        line, *shown = part.splitlines()
+        yield line, shown
 
 
 def run_python(block: Block, names: dict, name: str) -> str:

@@ -1,5 +1,6 @@
 """Queries that grow with the position: which layers, which scheme, against the functions of transformers."""
 
+import numpy
 import pytest
 import torch
 
@@ -56,3 +57,23 @@ def test_temperatures_survive_json() -> None:
     for name in ("beam", "mistral4", "mistral_large4_text"):
         model = read_config({"model_type": name})
         assert ModelRotary.from_dict(model.to_dict()) == model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_mistral_large_4_learns_is_applied_as_in_its_code(dtype: torch.dtype) -> None:
+    code = pytest.importorskip("transformers.models.mistral_large4.modeling_mistral_large4")
+    module = code.MistralLarge4TextSoftmaxScaling(3)
+    torch.nn.init.normal_(module.scale)
+    torch.nn.init.normal_(module.bias)
+    module, q = module.to(dtype), torch.randn(1, 3, len(POSITIONS), 4).to(dtype)
+    factor = LearnedLog().at(POSITIONS[None], scale=module.scale, bias=module.bias)
+    assert torch.equal(q * factor.unsqueeze(-1), module(q, POSITIONS[None], head_dim_first=True))
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_log_floor_against_the_closed_form(offset: int) -> None:
+    """In float64 with numpy, and as Llama 4 writes it inside its attention; a float32 logarithm and two roundings."""
+    positions = torch.tensor([0, 8190, 8191, 8192, 100_000, 10_000_000])
+    got = LogFloor(0.1, 8192, offset).at(positions)
+    assert abs(got.numpy() / (1 + 0.1 * numpy.log(1 + (positions.numpy() + offset) // 8192)) - 1).max() < 3 * 2**-23
+    assert torch.equal(got, torch.log1p(torch.floor((positions.float() + offset) / 8192)) * 0.1 + 1.0)

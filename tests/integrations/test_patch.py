@@ -344,7 +344,7 @@ def test_longrope_chooses_by_the_largest_position_of_a_call(length):
 
 
 def test_what_is_no_rotation_is_left_and_the_report_says_so():
-    """V-JEPA 2; that its own code does not keep norms is shown in tests/core/test_models.py."""
+    """V-JEPA 2, whose own code does not keep norms."""
     import transformers
 
     config = transformers.VJEPA2Config(
