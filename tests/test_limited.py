@@ -149,7 +149,6 @@ READ_CLOCKS = {  # and assert nothing about it
     "test_limited.py": "a limit",
     "runs/test_kills.py": "how long a training takes, to kill it at any moment of that",
     "checkpoints/test_kills.py": "how long a conversion takes, to kill it at any moment of that",
-    "checkpoints/fuzz.py": "a program that runs for so many minutes",
     "native/fuzz.py": "a program that runs for so many minutes",
     "native/leaks.py": "prints how long it took",
     "mutants.py": "prints how long it took",
