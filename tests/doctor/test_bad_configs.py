@@ -97,7 +97,7 @@ def test_a_value_that_no_model_has(changes, rule, got, edited, phasor, monkeypat
         raise AssertionError("nothing of such a size is made")
 
     if HUGE in changes.values():
-        monkeypatch.setattr("phasor.tools.doctor.folder.sizes.built", built)
+        monkeypatch.setattr("phasor.tools.doctor.model_folder.built", built)
     err = _refused(phasor, edited(changes))
     assert "config.json: " + rule in err and got + OUT in err, err
 
@@ -130,7 +130,8 @@ def test_what_a_folder_is_not_loaded_for_names_file_and_tensor(edited):
 
 def test_torch_does_not_warn_of_a_size_that_the_doctor_judges(edited):
     """Here a warning is an error: "Initializing zero-element tensors is a no-op"."""
-    from phasor.tools.doctor.loading import built, load
+    from phasor.tools.doctor.loading import load
+    from phasor.tools.doctor.model_folder import built
 
     config = edited({"intermediate_size": 0}) / "config.json"
     assert built(json.loads(config.read_text())).config.intermediate_size == 0

@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 
 import limited
 from integrations.sick import emptied, healthy, to_bfloat16
-from phasor.tools.doctor import diagnose, loading, memory
+from phasor.tools.doctor import diagnose, memory
 from phasor.tools.doctor.differences import curves
+from phasor.tools.doctor.model_folder import INDEX
 from phasor.tools.doctor.page import page
 from phasor.tools.doctor.path_diagnosis import PathDiagnosis, of_text
 from phasor.tools.doctor.text import Ranking, RankingRow
@@ -82,7 +83,7 @@ def _unknown(tmp_path, folder, monkeypatch):
 def _pickles(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     (tmp_path / "m" / "model.safetensors").rename(tmp_path / "m" / "pytorch_model.bin")
-    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.has_weights", lambda path: True)
+    monkeypatch.setattr("phasor.tools.doctor.model_folder.ModelFolder.has_weights", True)
     return [tmp_path / "m"], "weights are missing; pytorch_model.bin is no safetensors file: convert it first"
 
 
@@ -97,26 +98,26 @@ def _tensors(tmp_path, folder, monkeypatch):
 def _shards(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
     index = {"weight_map": {"a": "model.safetensors", "b": "model-00002.safetensors"}}
-    (tmp_path / "m" / loading.INDEX).write_text(json.dumps(index))
-    return [tmp_path / "m"], f"{loading.INDEX}: 1 of 2 weight files are missing (model-00002.safetensors); fetch them"
+    (tmp_path / "m" / INDEX).write_text(json.dumps(index))
+    return [tmp_path / "m"], f"{INDEX}: 1 of 2 weight files are missing (model-00002.safetensors); fetch them"
 
 
 def _index_alone(tmp_path, folder, monkeypatch):
     bad, _ = _shards(tmp_path, folder, monkeypatch)
     (tmp_path / "m" / "model.safetensors").unlink()
-    return bad, f"{loading.INDEX}: 2 of 2 weight files are missing (model-00002.safetensors)"
+    return bad, f"{INDEX}: 2 of 2 weight files are missing (model-00002.safetensors)"
 
 
 def _index_of_nothing(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
-    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
+    (tmp_path / "m" / INDEX).write_text(json.dumps({"weight_map": ["model.safetensors"]}))
     return [tmp_path / "m"], "weight_map must be an object of names and files, got ['model.safetensors']; fetch it"
 
 
 def _index_without_a_map(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
-    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {}}))
-    return [tmp_path / "m"], f"{loading.INDEX}: weight_map must be an object of names and files, got {{}}; fetch it"
+    (tmp_path / "m" / INDEX).write_text(json.dumps({"weight_map": {}}))
+    return [tmp_path / "m"], f"{INDEX}: weight_map must be an object of names and files, got {{}}; fetch it"
 
 
 def _bad_header(tmp_path, folder, monkeypatch):
@@ -127,7 +128,7 @@ def _bad_header(tmp_path, folder, monkeypatch):
 
 def _index_of_elsewhere(tmp_path, folder, monkeypatch):
     shutil.copytree(folder, tmp_path / "m")
-    (tmp_path / "m" / loading.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    (tmp_path / "m" / INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
     return [tmp_path / "m"], "a: must name a plain file of its own folder, got '../model.safetensors'"
 
 

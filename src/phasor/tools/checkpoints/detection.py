@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from .permutation import PAIRS, SURE, rotated_channels, with_pairs
 from .plan import pair_word
 from .qk_tensors import AttentionTensors, QKTensors
 from .scores import Floats, gains_of, heads_of
-from .source import Source
 from .stored import Tensor
 
 
@@ -68,20 +67,33 @@ def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = Fa
     """
     source = read(Path(path), allow_pickle=allow_pickle)
     qk = source.qk_tensors(part)
-    said = pair_word(qk, source.layout)
-    z, odd = _by_weights(source, qk)
-    told = "" if odd else together_and_apart(z)
-    return Detection(str(path), source.format, qk.rotary.model_type, said, source.why, told, z, odd)
+    said, found = pair_word(qk, source.layout), layout_of_weights(source.tensors, qk)
+    about = str(path), source.format, qk.rotary.model_type, said, source.why
+    return Detection(*about, found.word, found.z, found.odd)
 
 
-def _by_weights(source: Source, qk: QKTensors) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+class WeightLayout(NamedTuple):
+    """The layout that weights have (``""``: they do not tell), how smooth each one is, and what has another."""
+
+    word: str
+    z: dict[str, dict[str, float]]
+    odd: tuple[str, ...]
+
+
+def layout_of_weights(tensors: Mapping[str, Tensor], qk: QKTensors) -> WeightLayout:
+    """What the weights of q and k alone tell."""
+    z, odd = _by_weights(tensors, qk)
+    return WeightLayout("" if odd else together_and_apart(z), z, odd)
+
+
+def _by_weights(tensors: Mapping[str, Tensor], qk: QKTensors) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """z over all layers, of q and k together and apart, and what differs from the rest."""
     layers: dict[str, list[dict[str, float]]] = {"q and k": [], "q": [], "k": []}
     single: dict[str, str] = {}
     for attention in qk.attentions:
         both = []
         for kind in ("q", "k"):
-            channels = energies(attention, source.tensors, kind)
+            channels = energies(attention, tensors, kind)
             own = {} if channels is None else z_of(attention, channels)
             layers[kind].append(own)
             both.append(own)

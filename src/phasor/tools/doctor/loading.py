@@ -1,29 +1,20 @@
 """A folder with a config and weights, loaded with transformers; or its config alone, on the meta device."""
 
-import copy
-import importlib
-import os
-import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import nn
 
 from ...models.reading.load import in_file
 from ...support.transformers_log import quiet
-from ..checkpoints.opening import plain_name, read_json
+from .folder.misfits import misfits
 from .memory import check_memory
+from .model_folder import INDEX, ModelFolder, why
 
-OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
-NO_WEIGHTS = ("tok", "training_args", "optimizer", "scheduler")  # how names begin that end so as well
-INDEX = "model.safetensors.index.json"
 CONFIG_ALONE = "check its config alone with phasor doctor --meta"
 
 
-def load(path: Path, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.Module:
+def load(path: Path | ModelFolder, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.Module:
     """The model of a folder, in the dtype that it is stored in; with ``meta`` without weights, on the meta device.
 
     Only files of the folder are read, and no code in it is run. ``way_out``: what the error says of a model that is
@@ -31,119 +22,22 @@ def load(path: Path, *, meta: bool = False, way_out: str = CONFIG_ALONE) -> nn.M
     part, a config that transformers does not read or that says other sizes than the weights have, and weights that do
     not fit into the memory that is free.
     """
-    folder, file = file_of(path)
-    data = read_json(file)
-    files = [] if meta else weights_of(folder)
-    with in_file(file):
-        model = built(data)
+    folder = path if isinstance(path, ModelFolder) else ModelFolder(path)
+    _ = folder.config
+    files = [] if meta else folder.weight_files
+    with in_file(folder.file):
+        model = folder.model
     if meta:
         return model
-    check_memory(folder, model, sum(p.stat().st_size for p in files), way_out)
+    check_memory(folder.folder, model, sum(p.stat().st_size for p in files), way_out)
     with quiet(), warnings.catch_warnings(action="ignore"):
-        return _loaded(folder, model, data)
+        return _loaded(folder)
 
 
-def has_weights(path: Path) -> bool:
-    """Whether there are weights beside the config, of any format, or an index of them."""
-    return path.is_dir() and any(
-        p.suffix == ".safetensors" or _other_weights(p) or p.name == INDEX for p in path.iterdir()
-    )
-
-
-def _other_weights(path: Path) -> bool:
-    return path.suffix in OTHER_WEIGHTS and not path.name.startswith(NO_WEIGHTS)
-
-
-def weights_of(folder: Path) -> list[Path]:
-    """The safetensors files of a folder; ``ValueError`` if there are none, or fewer than its index names."""
-    files, index = sorted(folder.glob("*.safetensors")), folder / INDEX
-    if os.path.lexists(index):
-        _check_index(index, {path.name for path in files})
-    if not files:
-        others = sorted(p.name for p in folder.iterdir() if _other_weights(p))
-        hint = f"; {others[0]} is no safetensors file: convert it first (phasor convert)" if others else ""
-        raise ValueError(f"{folder}: weights are missing{hint or '; check its config alone with phasor doctor --meta'}")
-    return files
-
-
-def _check_index(index: Path, there: set[str]) -> None:
-    told = read_json(index)
-    placed = told.get("weight_map")
-    if not isinstance(placed, dict) or not placed:
-        raise ValueError(f"{index}: weight_map must be an object of names and files, got {placed!r:.60}; fetch it anew")
-    named = {plain_name(file, f"{index}: {tensor}") for tensor, file in placed.items()}
-    if missing := sorted(named - there):
-        raise ValueError(
-            f"{index}: {len(missing)} of {len(named)} weight files are missing ({missing[0]}); "
-            "fetch them, or check its config alone with phasor doctor --meta"
-        )
-    if not isinstance(about := told.get("metadata"), dict):  # of which transformers says what it is not, and no key
-        raise ValueError(f"{index}: metadata must be an object, got {about!r:.60}; fetch it anew")
-
-
-def file_of(path: Path) -> tuple[Path, Path]:
-    """The folder that a path names, or is in, and its config.json."""
-    folder, file = (path, path / "config.json") if path.is_dir() else (path.parent, path)
-    if not file.is_file():
-        raise ValueError(f"{path}: must be a folder with a config.json, or that file")
-    if file.suffix != ".json" or file.name == INDEX:
-        raise ValueError(f"{path}: must be a folder with a config.json, or that file; name the folder, {str(folder)!r}")
-    return folder, file
-
-
-def built(data: dict[str, Any]) -> nn.Module:
-    """The model of a config, without weights, on the meta device; ``ValueError`` if transformers has none."""
-    with quiet(), warnings.catch_warnings(action="ignore"), torch.device("meta"):  # torch, of damaged sizes
-        config = _read(data)
-        cls = _class_of(config)
-        try:
-            model: nn.Module = cls(config)
-        except Exception as error:
-            raise ValueError(f"{cls.__name__} cannot be built from this config: {_why(error, data)}") from None
-    return model.eval()
-
-
-def _read(data: dict[str, Any]) -> Any:
-    """transformers' own config of this data. It changes what it is given."""
-    import transformers
-
-    model_type = str(data.get("model_type"))
-    if model_type not in transformers.CONFIG_MAPPING:
-        raise ValueError(f"transformers {transformers.__version__} does not know the model type {model_type!r}")
-    quantized = data.get("quantization_config")
-    if not isinstance(quantized, dict | None):  # of which transformers says what its value is not, and no key
-        raise ValueError(f"quantization_config must be an object, got {quantized!r:.60}")
-    for key in ("dtype", "torch_dtype"):
-        if isinstance(data.get(key), bool | int | float | list):
-            raise ValueError(f"{key} must be the name of a number format of torch, got {data[key]!r:.60}")
+def _loaded(folder: ModelFolder) -> nn.Module:
     try:
-        return transformers.CONFIG_MAPPING[model_type].from_dict(copy.deepcopy(data))
-    except Exception as error:
-        raise ValueError(f"transformers does not read this config: {_why(error, data)}") from None
-
-
-def _class_of(config: Any) -> Any:
-    """The class that the config names, else the one that transformers has for its type."""
-    import transformers
-
-    names = getattr(config, "architectures", None) or ()
-    if not isinstance(names, list | tuple):
-        raise ValueError(f"architectures must be a list of classes, got {names!r:.60}")
-    for name in names:
-        cls = getattr(transformers, name, None) if isinstance(name, str) else None
-        if isinstance(cls, type) and issubclass(cls, transformers.PreTrainedModel):
-            return cls
-    auto = importlib.import_module("transformers.models.auto.modeling_auto")
-    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING, auto.MODEL_MAPPING):
-        if type(config) in mapping:
-            return mapping[type(config)]
-    raise ValueError(f"transformers has no model for a {type(config).__name__}")
-
-
-def _loaded(folder: Path, described: nn.Module, data: dict[str, Any]) -> nn.Module:
-    try:
-        model, told = type(described).from_pretrained(  # type: ignore[attr-defined]
-            str(folder),
+        model, told = type(folder.model).from_pretrained(  # type: ignore[attr-defined]
+            str(folder.folder),
             dtype="auto",
             trust_remote_code=False,
             local_files_only=True,
@@ -151,60 +45,15 @@ def _loaded(folder: Path, described: nn.Module, data: dict[str, Any]) -> nn.Modu
             output_loading_info=True,
         )
     except Exception as error:
-        from .folder.misfits import misfits
-        from .folder.weights import headers, tensors_in
-
-        tensors = tensors_in(headers(folder))  # a file that is damaged is named there
-        why = _why(error, data)
-        if "ignore_mismatched_sizes" in why:
-            why = "its weights have other sizes than its config says"
-            for name, expected, got in misfits(described, {name: t.shape for name, t in tensors.items()})[:1]:
-                why += f": {tensors[name].file.name}: {name} is {list(got)}, and {list(expected)} by the config"
-        raise ValueError(f"{folder}: transformers does not load it: {why}") from None
+        tensors = folder.tensors  # a file that is damaged is named there
+        reason = why(error, folder.config)
+        if "ignore_mismatched_sizes" in reason:
+            reason = "its weights have other sizes than its config says"
+            for name, expected, got in misfits(folder.model, folder.shapes)[:1]:
+                reason += f": {tensors[name].file.name}: {name} is {list(got)}, and {list(expected)} by the config"
+        raise ValueError(f"{folder.folder}: transformers does not load it: {reason}") from None
     if missing := sorted(told["missing_keys"]):
-        place = next(path for path in (folder / INDEX, *weights_of(folder)) if path.exists())
+        place = next(path for path in (folder.folder / INDEX, *folder.weight_files) if path.exists())
         raise ValueError(f"{place}: weights are missing: {len(missing)} tensors, the first {missing[0]}")
     loaded: nn.Module = model.eval()
     return loaded
-
-
-def _why(error: Exception, data: dict[str, Any]) -> str:
-    """What went wrong, in one line. transformers may trip over a value without naming its key: those of null are named,
-    and those whose word or negative number it says.
-
-    >>> _why(TypeError("Validation error for field 'n': TypeError: Field 'n' expected int, got str (value: 'x')"), {})
-    "n must be int, got 'x'"
-    >>> _why(TypeError("not for 'NoneType' and 'int'"), {"rope_parameters": {"rope_theta": None}})
-    "not for 'NoneType' and 'int'; rope_parameters.rope_theta is null: set it, or take the key away"
-    >>> _why(KeyError("gelu9"), {"hidden_act": "gelu9"})
-    "hidden_act must be a value that transformers knows, got 'gelu9' (KeyError: 'gelu9')"
-    """
-    message = " ".join(str(error).split()) or type(error).__name__
-    kinds = re.findall(r"expected (\w+), got \w+ \(value: (.*?)\)", message)
-    if (field := re.search(r"field '(\w+)'", message)) and kinds:
-        rule = " or ".join("null" if kind == "NoneType" else kind for kind, _ in kinds)
-        return f"{field[1]} must be {rule}, got {kinds[0][1]:.80}"
-    for key, value in _leaves(data):
-        told = isinstance(value, str) or (isinstance(value, int) and value < 0)
-        if told and re.search(rf"(?<![\w.-]){re.escape(repr(value))}(?![\w.])", message):
-            said = f"{type(error).__name__}: {message}"[:200]
-            return f"{key} must be a value that transformers knows, got {value!r:.60} ({said})"
-    empty = [
-        f"{name}.{key}"
-        for name, inner in data.items()
-        if name.startswith("rope_") and isinstance(inner, dict)
-        for key, value in inner.items()
-        if value is None
-    ]
-    if "NoneType" in message and empty:
-        message += f"; {empty[0]} is null: set it, or take the key away"
-    return message[:300]
-
-
-def _leaves(data: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a config by their dotted keys; what a model is called is none that it could trip over."""
-    for key, value in data.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{above}{key}.")
-        elif key not in ("model_type", "architectures"):
-            yield f"{above}{key}", value

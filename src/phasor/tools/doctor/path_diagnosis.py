@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.opening import read_json
 from .differences import Curve, curves
 from .examinations import diagnose
 from .folder import NOT_UNDERSTOOD, Examined, check_layout, examine, write
-from .loading import file_of, has_weights, load, weights_of
+from .loading import load
+from .model_folder import ModelFolder
 from .page import page
 from .report import Check, Diagnosis, Verdict
 from .text import Ranking, by_text
@@ -59,16 +59,18 @@ def diagnose_path(
     """
     if text is not None:  # what is cheap and certain comes first
         words_of(text)
-    seen = examine(path)
+    folder = ModelFolder(path)
+    seen = examine(folder)
     if text is not None:
-        tokens_of(text, seen.path, seen.config or read_json(file_of(path)[1]))
+        tokens_of(text, seen.path, seen.config or folder.config)
     mended: tuple[str, ...] = ()
     if repair is not None:
-        if has_weights(path) and not meta:  # nothing is written where they cannot be loaded
-            weights_of(path)
+        if folder.has_weights and not meta:  # nothing is written where they cannot be loaded
+            _ = folder.weight_files
         path, seen, mended = _repaired(seen, repair)
+        folder = ModelFolder(path)
     try:
-        model = load(path, meta=meta or not has_weights(path))
+        model = load(folder, meta=meta or not folder.has_weights)
     except ValueError as error:
         if path == repair and not seen.findings:
             raise ValueError(f"{error} ({mended[-1]})") from None
@@ -77,7 +79,7 @@ def diagnose_path(
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return PathDiagnosis(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
     diagnosis = diagnose(model)
-    of_weights = (check_layout(path),) if path.is_dir() and has_weights(path) and not meta else ()
+    of_weights = (check_layout(folder),) if folder.has_weights and not meta else ()
     ranking = None if text is None else by_text(path, text)
     diagnosis = replace(diagnosis, findings=(*seen.checks, *of_weights, *diagnosis.findings, *of_text(ranking)))
     return PathDiagnosis(path, diagnosis, curves(model), mended, ranking)

@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ....models.reading.load import in_file
-from ...checkpoints.opening import read_json
-from ..loading import built, file_of
+from ..model_folder import ModelFolder
 from ..report import Check
 from .bounds import check_sizes
 from .contradictions import no_base, not_understood, settle
@@ -17,7 +16,6 @@ from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import check_frequencies, stored_frequencies
 from .levels import Level
 from .sizes import settle_sizes, unread_weights
-from .weights import headers, tensors_in
 
 
 @dataclass(frozen=True)
@@ -42,45 +40,40 @@ class Examined:
         return (Check(where="config.json", what="consistency", against="spec", verdict="right"),)
 
 
-def examine(path: Path) -> Examined:
+def examine(path: Path | ModelFolder) -> Examined:
     """Compare the config of a folder with itself, and with the shapes and the stored frequencies of its weights.
 
     Raises ``ValueError`` for a path that holds no config, for files that are not what they are named, and for a config
     whose values no model can have.
     """
-    folder, file = file_of(path)
+    folder = path if isinstance(path, ModelFolder) else ModelFolder(path)
     try:
-        with in_file(file):
-            return _examined(path, folder, file)
+        with in_file(folder.file):
+            return _examined(folder)
     except RecursionError:
-        raise ValueError(f"{file}: is nested too deeply to be a config") from None
+        raise ValueError(f"{folder.file}: is nested too deeply to be a config") from None
 
 
-def _examined(path: Path, folder: Path, file: Path) -> Examined:
-    config = read_json(file)
-    tensors = tensors_in(headers(folder)) if path.is_dir() else {}
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    check_sizes(config, shapes, file)
-    stored = stored_frequencies(tensors)
-    settled, findings = _settled(config, shapes, stored)
+def _examined(folder: ModelFolder) -> Examined:
+    check_sizes(folder.config, folder.shapes, folder.file)
+    stored = stored_frequencies(folder.tensors)
+    settled, findings = _settled(folder, stored)
     if all(f.cause != NOT_UNDERSTOOD for f in findings):
-        findings += [*no_base(settled), *unread_weights(settled, tensors)]
+        findings += [*no_base(settled), *unread_weights(folder, settled)]
     values: dict[str, Tensor] = {}
     if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
-        in_force = any(name.endswith("inv_freq") for name in built(settled).state_dict())
+        in_force = any(name.endswith("inv_freq") for name in folder.model_of(settled).state_dict())
         more, values = check_frequencies(settled, stored, in_force)
         findings += more
-    return Examined(path, tuple(findings), settled if settled != config else None, values)
+    return Examined(folder.path, tuple(findings), settled if settled != folder.config else None, values)
 
 
-def _settled(
-    config: Level, shapes: Mapping[str, tuple[int, ...]], stored: Mapping[str, Tensor]
-) -> tuple[Level, list[FolderFault]]:
+def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[Level, list[FolderFault]]:
     """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
-    sized, of_sizes = settle_sizes(config, shapes) if shapes else (config, [])
+    sized, of_sizes = settle_sizes(folder, folder.config) if folder.shapes else (folder.config, [])
     settled, findings = settle(sized, stored)
     if any(f.cause == NOT_UNDERSTOOD for f in of_sizes):
-        settled, of_sizes = settle_sizes(settled, shapes)
+        settled, of_sizes = settle_sizes(folder, settled)
     if all(f.mended for f in findings):  # else the reader would say the same again
         findings += not_understood(settled)
     return settled, findings + of_sizes

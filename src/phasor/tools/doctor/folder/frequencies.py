@@ -1,5 +1,6 @@
 """Frequencies that are stored with the weights, beside those of the config."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,19 +9,21 @@ from torch import Tensor
 
 from ....models.configs import ModelRotary, read_parts
 from ....rotary.spec import RotarySpec
+from ....support.regular_files import opened
+from ...checkpoints.opening import read_at
 from ...checkpoints.stored import Stored
 from ...patch.damage import damage
 from ...patch.reading import specs_of
 from ..against_config.rotary_module import ladders
 from .finding import FolderFault
-from .weights import values
 
 OTHER = "stored frequencies of another encoding"
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
 
 def stored_frequencies(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
     """Buffers of inverse frequencies among the weights, by name."""
-    frequencies = {n: values(t) for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1}
+    frequencies = {n: _values(t) for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1}
     return {name: tensor for name, tensor in frequencies.items() if tensor is not None}
 
 
@@ -75,3 +78,13 @@ def _is(own: Tensor, sound: Tensor) -> bool:
         return False
     fault = damage(own, sound)
     return fault is None or fault.words.startswith(("rounded", "in "))
+
+
+def _values(stored: Stored) -> Tensor | None:
+    """A small tensor of floats; None for other dtypes."""
+    dtype = DTYPES.get(stored.dtype)
+    if dtype is None or not math.prod(stored.shape):
+        return None
+    with opened(stored.file) as fd:
+        data = read_at(fd, stored.offset, stored.size, stored.file)
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(stored.shape)

@@ -8,7 +8,7 @@ from torch import nn
 
 from ...checkpoints.stored import Stored
 from ...patch.sites import callers
-from ..loading import built
+from ..model_folder import ModelFolder, built
 from .finding import NOT_UNDERSTOOD, FolderFault
 from .levels import Level, levels
 from .misfits import Misfit, Shape, misfits
@@ -22,10 +22,11 @@ INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 BY_HAND = "convert the checkpoint again, or set the config that its weights were saved with"
 
 
-def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, list[FolderFault]]:
+def settle_sizes(folder: ModelFolder, config: Level) -> tuple[Level, list[FolderFault]]:
     """The config with the one size changed that makes it fit all weights, if there is just one."""
+    shapes = folder.shapes
     try:
-        model = built(config)
+        model = folder.model_of(config)
     except ValueError as error:
         return config, [FolderFault("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
     wrong = misfits(model, shapes)
@@ -43,10 +44,11 @@ def settle_sizes(config: Level, shapes: Mapping[str, Shape]) -> tuple[Level, lis
     return config, [FolderFault("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
 
 
-def unread_weights(config: Level, tensors: Mapping[str, Stored]) -> Iterator[FolderFault]:
+def unread_weights(folder: ModelFolder, config: Level) -> Iterator[FolderFault]:
     """Weights of attentions that cannot be what they are named: integers, or a bias that the model does not read."""
+    tensors = folder.tensors
     try:
-        model = built(config)
+        model = folder.model_of(config)
     except ValueError:  # told elsewhere
         return
     if getattr(model.config, "quantization_config", None) is not None:

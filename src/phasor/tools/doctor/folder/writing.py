@@ -10,8 +10,8 @@ from torch import Tensor
 from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
 from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
+from ..model_folder import ModelFolder
 from .examine import Examined
-from .weights import headers
 
 NAMES = {torch.float32: "F32", torch.float64: "F64"}
 
@@ -26,7 +26,7 @@ def write(examined: Examined, target: Path) -> list[str]:
     """
     source = examined.path
     _check(source, target)
-    files = {file.path.name: file for file in headers(source)}
+    files = {file.path.name: file for file in ModelFolder(source).files}
     changed = {
         n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
     }
