@@ -114,5 +114,5 @@ def test_the_baseline_learns_the_toy_language():
 
 def test_a_baseline_without_its_library_says_what_to_install(monkeypatch):
     monkeypatch.setattr("phasor_lab.ner.baseline.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"install it with: pip install 'phasor-rope\[crf\]'"):
+    with pytest.raises(ValueError, match=r"install it with: pip install 'phasor-lab\[crf\]'"):
         crf_scores(TRAIN, DEV, words=True)
