@@ -6,7 +6,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from phasor import RotarySpec
+from phasor import RotarySpec, read_config
+from phasor.axes import Listed
 from phasor.models.configs import ModelRotary
 from phasor.models.evidence.changes import changes
 from phasor.models.evidence.collect import collect, of_type
@@ -17,10 +18,11 @@ from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
 from phasor.models.make_rows import observable, observed_fields
 from phasor.models.rows import ROWS
 
-# Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; a tower.
+# Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; towers;
+# a decoder without its encoder; members of a pair by different axes, and by different rungs.
 VARIED = (
     "llama", "gpt_neox", "gptj", "cohere", "deepseek_v3", "gpt_oss", "olmo2", "nanochat", "qwen2_vl_text", "ministral3",
-    "smollm3", "mimi",
+    "smollm3", "mimi", "dinov3_vit", "dia_decoder", "hunyuan_vl_text", "vjepa2",
 )  # fmt: skip
 SPEC = RotarySpec(head_dim=8)
 
@@ -70,6 +72,46 @@ def model(*layers: RotarySpec | None, **more: object) -> ModelRotary:
 def test_what_differs_is_named(other: ModelRotary, names: list[str]) -> None:
     """And what is only called otherwise is no difference: the ladder of base 10000, listed."""
     assert list(differences(model(SPEC, SPEC), other)) == names
+
+
+SHEARED = SPEC.replace(axes=Listed((0, 0, 1, 1)), second=Listed((1, 1, 0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("other", "names"),
+    [
+        (SHEARED.replace(second=None), ["axes"]),
+        (SHEARED.replace(second=Listed((1, 1, 0, 1), axes=2)), ["axes"]),
+        (SHEARED.replace(second=Listed((1, 1, 0, 0), ((0, 2), (1, 2), (0, 2), (1, 2)))), ["frequencies"]),
+        (SHEARED.replace(second=Listed((1, 1, 0, 0), ((0, 4), (1, 4), (2, 4), (3, 4)))), []),
+    ],
+)
+def test_second_members_are_compared_as_numbers(other: RotarySpec, names: list[str]) -> None:
+    assert list(differences(model(SHEARED), model(other))) == names
+
+
+def test_what_is_not_built_is_not_judged() -> None:
+    tally, name = Tally(), next(name for name, why in reasons().items() if "not built" in why)
+    tally.add([Outcome(name, "", "not built"), Outcome("llama", "", "equal"), Outcome("llama", "x", "not seen")])
+    assert str(tally) == "2 types, 3 configs: 1 not built, 1 equal, 1 not seen; 50.0 % of 2 that were judged are equal"
+
+
+@pytest.mark.parametrize("layers", [36, 6])
+def test_dory_is_read_as_its_class_saves_it(layers: int) -> None:
+    from transformers import DoryConfig
+
+    config = DoryConfig(num_hidden_layers=layers, n_input_layers=2, n_output_layers=2)
+    saved = config.to_dict()
+    assert saved["layer_types"][1::2] == ["mlp"] * layers
+    assert [spec.base for spec in read_config(saved).layers] == [
+        config.rope_parameters[kind]["rope_theta"] for kind in config.layer_types
+    ]
+
+
+def test_a_layer_of_dory_without_its_mlp_is_refused() -> None:
+    words = ["sliding_attention", "mlp", "full_attention"]
+    with pytest.raises(ValueError, match="layer 1 is 'mlp'"):
+        read_config({"model_type": "dory", "num_hidden_layers": 3, "layer_types": words})
 
 
 def test_a_wrong_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ class _Watching:
         reasons: dict[str, list[Site]] = {}
         for site in self.sites:
             for side in (site.q, site.k, site.v):
-                if side.seen.missing:
+                if side.seen.missing and not side.turns:
                     reasons.setdefault(f"{side.name}: {side.seen.missing}", []).append(site)
         return reasons
 
@@ -351,17 +351,20 @@ class _Watching:
     def _sighted(self, site: Site, side: Side) -> Sighting:
         """What a side does, named with all that was seen of it at other lengths. Raises `NoSpec`."""
         seen = measured(side)
-        one = sighting(seen, self.numbers, self._by_length(site, side))
+        one = sighting(seen, self.numbers, self._by_length(site, side, len(seen.values)))
         for _ in range(MOST_LOOKS if self.call.takes_positions else 0):
             new = [length for length in one.named.look_at if length not in self.lengths][:1]
             if not new:
                 break
             self._look_at(new[0])
-            one = sighting(seen, self.numbers, self._by_length(site, side))
+            one = sighting(seen, self.numbers, self._by_length(site, side, len(seen.values)))
         return replace(one, spec=self._with_tables(site, side, one.spec))
 
-    def _by_length(self, site: Site, side: Side) -> dict[int, tuple[tuple[float, ...], float]]:
-        """Frequencies in the order of the layout, and the factor, at each length that was looked at."""
+    def _by_length(self, site: Site, side: Side, count: int) -> dict[int, tuple[tuple[float, ...], float]]:
+        """``count`` frequencies in the order of the layout, and the factor, at each length that was looked at.
+
+        Second members of pairs turn as the first ones do where all axes have one position.
+        """
         seen = {}
         for length, found in self.lengths.items():
             other = found.like(site)
@@ -369,7 +372,7 @@ class _Watching:
                 with contextlib.suppress(NoSpec):
                     there = measured(_same_side(other, side.name))
                     if counts_on(there.found, positions_up_to(length, tokens_of(self.call))):
-                        seen[length] = (there.values, there.factor)
+                        seen[length] = (there.values * (count // len(there.values)), there.factor)
                     else:
                         at = there.found.coordinates[0][-1]
                         self.missing.append(f"{length} tokens: position {length - 1} turns as if it were {at:.6g}")

@@ -17,6 +17,7 @@ from .linear import Cut, gradients, replay
 from .tape import Operation, Tape
 
 NOTHING = 1e-12  # of the largest entry: what is smaller is rounding of float64
+TWO_ANGLES = "the two members of its pairs turn by different angles, which is no rotation"
 MOST_SEEDS = 40_000_000  # elements of one batch of seeds
 
 
@@ -67,6 +68,13 @@ class Operator:
     @property
     def turns(self) -> bool:
         return bool(self.pairs)
+
+    def members(self) -> "Operator":
+        """The first members of all pairs, then the second ones as pairs of their own, where these turn otherwise."""
+        if self.second is None:
+            return self
+        cos, sin = self.second
+        return replace(self, cos=torch.cat((self.cos, cos), 1), sin=torch.cat((self.sin, sin), 1), second=None)
 
     def of_queries(self, keys: int) -> "Operator":
         """Itself, heads and tokens told apart where the product with so many ``keys`` has them elsewhere.
@@ -211,7 +219,7 @@ def _turn(blocks: Tensor) -> _Turn | None:
             return _Turn(a, c, swapped)
     (a, b), (c, d) = (row.unbind(-1) for row in blocks.unbind(-2))
     lengths = torch.stack((torch.hypot(a, b), torch.hypot(c, d)))
-    if float((lengths - 1).abs().amax()) < 1e-2:  # each member turns, but by an angle of its own
+    if float((lengths / lengths.amax() - 1).abs().amax()) < 1e-2:  # each member turns, but by an angle of its own
         return _Turn(a, -b, second=(d, c))
     return None
 

@@ -32,23 +32,26 @@ class Side:
     def operator(self) -> Operator | None:
         return self.seen.operator
 
-    @property
+    @cached_property
     def turns(self) -> bool:
-        return self.seen.turns
+        """Whether its pairs turn; where their members do by angles of their own, these must be of several axes."""
+        if self.operator is None or self.operator.second is None:
+            return self.seen.turns
+        return isinstance(self.frequencies, Frequencies) and len(self.frequencies.coordinates) > 1
 
     @cached_property
     def frequencies(self) -> Frequencies | str:
         """How each pair turns, or why that is not known."""
-        if self.seen.operator is None or not self.turns:
+        if self.operator is None or not self.operator.turns:
             return self.seen.missing or "nothing turns"
         try:
-            return frequencies(self.tape, self.seen.operator)
+            return frequencies(self.tape, self.operator.members())
         except NotExplained as reason:
             return str(reason)
 
     @cached_property
     def placed(self) -> Placed | None:
-        return None if self.seen.operator is None or not self.turns else placed(self.seen.operator)
+        return None if self.operator is None or not self.operator.turns else placed(self.operator)
 
     @cached_property
     def place(self) -> Where | None:

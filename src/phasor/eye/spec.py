@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..rotary.axes import Axes, Listed
 from ..rotary.rotation import Rotation
 from ..rotary.spec import RotarySpec
 from .axes import schemes
 from .frequencies import Frequencies
 from .layout import Placed
 from .names import Named, named
-from .operator import Operator
+from .operator import TWO_ANGLES, Operator
 from .sites import Side
 
 EVEN = 2e-6  # relative: roundings of float32 tables
@@ -74,19 +75,19 @@ def measured(side: Side) -> Measured:
 
 def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, Any]) -> Sighting:
     """The simplest spec that gives what was measured, at all lengths at which it was."""
-    best: tuple[Named, RotarySpec] | None = None
+    best: Named | None = None
     exact = one.found.exact and all(v == float(torch.tensor(v, dtype=torch.float32)) for v in one.values)
     for axes in schemes(one.axis, one.values, len(one.found.coordinates)):
         answer = named(one.values, factor=one.factor, numbers=numbers, exact=exact, by_length=by_length, axes=axes)
-        if best is None or ("frequencies" in best[0].fields and "frequencies" not in answer.fields):
-            best = answer, _spec(one, answer)
+        if best is None or ("frequencies" in best.fields and "frequencies" not in answer.fields):
+            best = answer
         if "frequencies" not in answer.fields:
             break
     assert best is not None
-    if abs(best[0].factor - 1) > EVEN:
-        raise NoSpec(f"cos and sin carry a factor of {best[0].factor:.9g}, which no scaling known here explains")
-    spec, bits = _bits(best[1], one)
-    return Sighting(spec, best[0], bits, one.seen.factor, one.found.before, one.found.after, one.heads)
+    if abs(best.factor - 1) > EVEN:
+        raise NoSpec(f"cos and sin carry a factor of {best.factor:.9g}, which no scaling known here explains")
+    spec, bits = _bits(_spec(one, best), one)
+    return Sighting(spec, best, bits, one.seen.factor, one.found.before, one.found.after, one.heads)
 
 
 def _parts(side: Side) -> tuple[Operator, Frequencies, Placed]:
@@ -97,20 +98,22 @@ def _parts(side: Side) -> tuple[Operator, Frequencies, Placed]:
         raise NoSpec(found)
     if place is None:
         raise NoSpec(f"its pairs {seen.pairs[:3]}… lie in no layout that is known here")
-    if seen.second is not None:
-        raise NoSpec("the two members of its pairs turn by different angles, which is no rotation")
     return seen, found, place
 
 
 def _in_order(found: Frequencies, place: Placed) -> tuple[Tensor, tuple[int, ...], int | None]:
-    """Frequency and axis of every pair of the layout, and how many of the first heads turn (None: all, and alike)."""
+    """Frequency and axis of every pair of the layout, and how many of the first heads turn (None: all, and alike).
+
+    Where second members turn otherwise, theirs follow.
+    """
     turning = found.values.abs().amax(1) > 0
     heads = int(turning.sum())
     if not turning[:heads].all() or not bool((found.values[:heads] == found.values[:1]).all()):
         raise NoSpec("each of its heads turns by frequencies of its own")
-    values = torch.zeros(place.layout.pairs, dtype=torch.float64)
-    axis = [found.axis_of_pair[0]] * place.layout.pairs
-    for pair, at in enumerate(place.pair_of):
+    pairs, members = place.layout.pairs, len(found.axis_of_pair) // len(place.pair_of)
+    values = torch.zeros(members * pairs, dtype=torch.float64)
+    axis = [found.axis_of_pair[0]] * len(values)
+    for pair, at in enumerate(member * pairs + at for member in range(members) for at in place.pair_of):
         values[at], axis[at] = found.values[0, pair], found.axis_of_pair[pair]
     return values, tuple(axis), None if heads == len(turning) else heads
 
@@ -139,20 +142,31 @@ def _in_half(seen: Operator) -> bool:
 def _spec(one: Measured, answer: Named) -> RotarySpec:
     layout = one.place.layout
     fields: dict[str, Any] = {
-        "head_dim": layout.head_dim, "rotary_dim": 2 * answer.pairs, "trailing": layout.trailing,
+        "head_dim": layout.head_dim, "rotary_dim": 2 * min(answer.pairs, layout.pairs), "trailing": layout.trailing,
         "interleaved": layout.interleaved, "permuted": layout.permuted, "blocks": layout.blocks,
         "reverse": one.reverse,
     }  # fmt: skip
     if any(bool((c != c.round()).any()) for c in one.found.coordinates):
         fields["coordinates"] = "real"
+    if one.seen.second is not None:
+        fields |= _of_members(answer, layout.pairs)
     return answer.spec(**fields)
+
+
+def _of_members(answer: Named, pairs: int) -> dict[str, Axes]:
+    """The axes of first and of second members; raises `NoSpec` where no ladder along several axes says both."""
+    axes = answer.fields.get("axes")
+    if not isinstance(axes, Listed) or axes.rung is None or "frequencies" in answer.fields:
+        raise NoSpec(TWO_ANGLES)
+    first, second = (Listed(axes.axis[m], axes.rung[m], axes=axes.count) for m in (slice(pairs), slice(pairs, None)))
+    return {"axes": first, "second": second}
 
 
 def _bits(spec: RotarySpec, one: Measured) -> tuple[RotarySpec, bool]:
     """The spec with the angles whose cos and sin are the model's to the bit, and whether there are such."""
     seen, found = one.seen, one.found
     stop = seen.cos.shape[-1] - found.after
-    cos, sin = (t[0, :, found.before : stop].T / seen.factor for t in (seen.cos, seen.sin))
+    theirs = [t[0, :, found.before : stop].T / seen.factor for t in (seen.cos, seen.sin, *(seen.second or ()))]
     at = torch.stack(found.coordinates)
     at = at.float() if spec.coordinates == "real" else at.long()
     pairs = list(one.place.pair_of)
@@ -160,7 +174,7 @@ def _bits(spec: RotarySpec, one: Measured) -> tuple[RotarySpec, bool]:
         trial = spec.replace(angles=angles)
         length = int(at.max()) + 1 if trial.length_dependent else None
         tables = Rotation.at(trial, at if len(at) > 1 else at[0], length)
-        mine = [t.double()[:, pairs] for t in (tables.cos, tables.sin)]
-        if torch.equal(mine[0], cos.float().double()) and torch.equal(mine[1], sin.float().double()):
+        mine = [t.double()[:, pairs] for t in (tables.cos, tables.sin, *(tables.second or ()))]
+        if all(torch.equal(a, b.float().double()) for a, b in zip(mine, theirs, strict=True)):
             return trial, True
     return spec, False

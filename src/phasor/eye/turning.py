@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, single_sources, walk
-from .operator import Axes, NoRotation, Operator, axes_of, operator
+from .operator import TWO_ANGLES, Axes, NoRotation, Operator, axes_of, operator
 from .tape import Operation, Ref, Tape
 
 BY_A_MATRIX = "it is multiplied by a matrix that depends on the data"
@@ -165,10 +165,7 @@ class Eye:
 
 
 def _turning(found: Operator, depth: int) -> Seen:
-    apart = (
-        "" if found.second is None else "the two members of its pairs turn by different angles, which is no rotation"
-    )
-    return Seen(found, missing=apart, norms=depth)
+    return Seen(found, missing="" if found.second is None else TWO_ANGLES, norms=depth)
 
 
 def _keeps_lengths(tape: Tape, operation: Operation) -> bool:

@@ -97,11 +97,15 @@ def words(made: Made, takes: set[str]) -> Iterator[Inputs]:
             **({"decoder_input_ids": made.words()} if "decoder_input_ids" in takes else {}),
         }
         yield {"input_ids": made.words(), "use_cache": False}
+        encoded = {"encoder_hidden_states": made.noise(1, TOKENS, _width(made))}  # for a decoder without its encoder
+        encoded = encoded if encoded.keys() <= takes else {}
         if channels := made.number("num_channels", "num_codebooks", "audio_num_codebooks", "num_vq", default=0):
             ids = made.words(channels)
             yield {"input_ids": ids}
+            yield {"input_ids": ids, **encoded}
             yield {"input_ids": ids.transpose(1, 2)}
             yield {"input_ids": ids[..., 0], "decoder_input_ids": ids}
+        yield {"input_ids": made.words(), **encoded}
 
 
 def gridded(made: Made, takes: set[str]) -> Iterator[Inputs]:
@@ -155,7 +159,7 @@ def _sides(made: Made) -> Iterator[tuple[int, int]]:
     """Sizes of a picture: wider than high, where the model takes that, and as its config says."""
     patch = made.number("patch_size", default=16) * made.number("spatial_merge_size", default=1)
     side = made.number("image_size", default=4 * patch)
-    yield side // 2 // patch * patch or patch, side
+    yield side * 3 // 4 // patch * patch or patch, side
     yield side, side
     yield 64, 96
     yield 64, 64

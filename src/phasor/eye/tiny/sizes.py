@@ -9,7 +9,7 @@ from .names import HEADS, KEY_HEADS, MAIN_WIDTH, OF_BOTH, PIXELS, SMALL, VOCABUL
 
 WORDS = 128
 PLAIN_WORDS = 100  # the numbers from here on are for special tokens
-PATCHES = 4  # along a side of an image
+PATCHES = 8  # along a side of an image: fewer do not tell fast pairs of positions from -1 to 1 apart (DINOv3)
 STEP = 8  # widths that no factor divides end on a multiple of this
 
 

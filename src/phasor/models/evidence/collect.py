@@ -14,7 +14,7 @@ from ...support.transformers_log import quiet
 from .changes import changes
 from .experiment import Outcome, default_of, experiment
 
-LONGEST = 400.0  # seconds for the changes of one type; what is left then is told as not built
+LONGEST = 200.0  # seconds of computing for the changes of one type; what is left then is told as not built
 SAVED = "with all its defaults stated"
 TASKS = 12  # types after which a process is made anew: the classes of transformers are never forgotten
 

@@ -69,8 +69,10 @@ def _of_specs(seen: RotarySpec | None, said: RotarySpec | None) -> Iterator[tupl
     if seen.pairs != said.pairs:
         return
     mine, theirs = (spec.axes.axis_of_pair(spec.pairs) for spec in (seen, said))
-    if mine != theirs or seen.second != said.second:
+    if mine != theirs or (seen.second is None) != (said.second is None):
         yield "axes", f"{seen.axes}, {seen.second} observed, the row reads {said.axes}, {said.second}"
+    elif seen.second is not None and said.second is not None:
+        yield from _of_specs(*(spec.replace(axes=spec.second, second=None) for spec in (seen, said)))
     for length in _lengths(seen, said):
         at = "" if length is None else f" at {length} tokens"
         mine, theirs = (spec.inv_freq(length) * spec.position_scale for spec in (seen, said))

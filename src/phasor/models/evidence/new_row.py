@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...eye.tiny.config import config_of
 from ...rotary.axes import InterleavedSections, Sections
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
@@ -63,7 +64,7 @@ def _row(model_type: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if rotary is None:
         raise NotUnderstood("; ".join(small.observation.missing) or "nothing of it rotates")
     seen = large_as(small, data, rotary)
-    spec, config = seen.distinct.popitem()[0], small.tiny.config
+    spec, config = seen.distinct.popitem()[0], config_of(data)
     keys = [key.partition("weight")[0].rstrip(".") for key in small.observation.model.state_dict()]
     row: dict[str, Any] = {"is": "TextModel", "config": fields["config"]}
     row |= {key: fields[key] for key in PLAIN if key in fields and not (spec.trailing and key == "head_dim")}
@@ -78,6 +79,8 @@ def _row(model_type: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         row["partial"] = fields["more"][SHARE]
     elif spec.rotary_dim != spec.head_dim:
         row["partial"] = spec.rotary_dim / spec.head_dim
+    if fields.get("kv_heads", seen.num_kv_heads) != seen.num_kv_heads == seen.num_heads:
+        row["kv_heads"] = {"rule": "all_heads"}
     row |= _of_layers(fields.get("layer_types") or [], seen)
     for path, part in small.observation.parts.items():
         if "*" in path:

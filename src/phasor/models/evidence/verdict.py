@@ -9,7 +9,7 @@ from pathlib import Path
 from .experiment import Outcome
 
 FILE = Path(__file__).with_name("argued.json")
-JUDGED = ("equal", "differs", "not read")  # both the row and the eye have said something
+JUDGED = ("equal", "differs", "not read", "not seen")  # of a model that was built
 
 
 @cache
@@ -35,7 +35,7 @@ class Tally:
     def add(self, outcomes: Iterable[Outcome]) -> None:
         for one in outcomes:
             self.types.add(one.model_type)
-            self.counts["argued" if one.kind != "equal" and argued(one) else one.kind] += 1
+            self.counts["argued" if one.kind in JUDGED[1:] and argued(one) else one.kind] += 1
 
     def __str__(self) -> str:
         judged = sum(self.counts[kind] for kind in (*JUDGED, "argued"))

@@ -100,8 +100,9 @@ def large_as(found: SeenSmall, data: Mapping[str, Any], small: ModelRotary) -> M
     words = kinds if isinstance(kinds, list) and len(kinds) == len(order) else small.layer_types[:1] * len(order)
 
     def real(pattern: re.Pattern[str], mine: int) -> int:
-        olds = (old for key, (old, new) in changed.items() if pattern.search(key) and new == mine)
-        return next((old for old in olds if isinstance(old, int)), mine)
+        olds = {key: old for key, (old, new) in changed.items() if pattern.search(key) and new == mine}
+        whole = [key for key, old in olds.items() if isinstance(old, int)]
+        return int(olds[min(whole, key=lambda key: key.count("."))]) if whole else mine  # its own before a part's
 
     kv_heads = real(KEY_HEADS, small.num_kv_heads)
     heads = real(QUERY_HEADS, small.num_heads)

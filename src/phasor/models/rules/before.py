@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ...support.checks import number
-from ..reading.keys import Keys, agreed, is_size
+from ..reading.keys import Keys, agreed, is_list, is_size
 from ..reading.refusal import Reason, Refused, ambiguous, unread
 from ..reading.rope import refuse_gaps
 from ..reading.row import no_rotary
@@ -96,6 +96,15 @@ def mimo(row: TextRow, keys: Keys) -> TextRow:
         keys.explain("no effect: its class does not read it, and has the same by default", name)
     keys.explain("the width of all heads", "swa_head_dim")
     refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor")
+    return row
+
+
+def attention_and_mlp(row: TextRow, keys: Keys) -> TextRow:
+    """Dory's files list and count the attention and the MLP of a layer as two."""
+    (path, data), words = keys.places[0], keys.get("layer_types", check=is_list)
+    if words and words[1::2] == ["mlp"] * len(words[::2]):
+        count = keys.whole("num_hidden_layers") or row.layers or 0
+        keys.places[0] = path, {**data, "layer_types": words[::2], "num_hidden_layers": count // 2}
     return row
 
 

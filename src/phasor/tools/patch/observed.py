@@ -127,8 +127,8 @@ class _Judge:
         if reason := replaced_on_instance(holder.module, [holder.method]):
             return replace(row, reason=reason)
         found, layout = side.frequencies, side.placed
-        if layout is None or side.operator is None:
-            return replace(row, reason="its pairs lie in no layout that is known here")
+        if layout is None or side.operator is None or side.operator.second is not None:
+            return replace(row, reason=side.seen.missing or "its pairs lie in no layout that is known here")
         if isinstance(found, Frequencies):
             tokens = slice(found.before, side.operator.cos.shape[-1] - found.after)
             positions = found.coordinates[0] if len(found.coordinates) == 1 else None
