@@ -94,10 +94,11 @@ $(COSMIC)/installed:
 	@$(PIP) install -c constraints.txt 'cosmic-ray>=8.4'
 	@touch $@
 
-# The API reference, from the docstrings; then the site, from the pages, into site/. Without a network once installed.
+# The API reference, from the docstrings, and the page of model types; then the site, from the pages, into site/. Without a network once installed.
 SITE := $(VENV)-site
 docs: $(STAMP) $(SITE)/installed
 	@$(BIN)/python docs/api.py
+	@$(BIN)/python docs/models.py
 	@$(BIN)/python docs/explorer.py
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict --clean
 	@echo "open $(abspath site/index.html)"

@@ -1,13 +1,13 @@
 """Write docs/api/: every public name of phasor with its signature and docstring, one page per module.
 
 python docs/api.py            writes the pages
-python docs/api.py --check    says whether they are as the docstrings have them, and writes nothing
 """
 
 import ast
 import importlib
 import inspect
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -188,12 +188,8 @@ def _prose(doc: str | None) -> str:
 
 def main() -> None:
     texts = pages()
-    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
-    if "--check" in sys.argv:
-        sys.exit(None if kept == texts else "docs/api/ is stale; run: python docs/api.py")
-    FOLDER.mkdir(exist_ok=True)
-    for name in kept.keys() - texts.keys():
-        (FOLDER / name).unlink()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir()
     for name, text in texts.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     print(f"wrote {len(texts)} pages to {FOLDER.relative_to(ROOT)}")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 import limited
+from conformance.walk import model_types
 from phasor import ModelRotary, RotarySpec
 from phasor.tools.golden import write_pack
 from phasor.tools.golden.pack import pack_of
@@ -58,8 +58,8 @@ def test_both_files_are_small_and_nothing_is_there_twice(held):
     assert held["licence"] == "CC0-1.0" and held["version"] == 1
 
 
-def test_every_model_type_of_the_page_is_in_it(held):
-    types = re.findall(r"^\| `([^`]+)`", (DOCS / "models.md").read_text().partition("## Under")[0], re.MULTILINE)
+def test_every_model_type_that_rotates_is_in_it(held):
+    types = model_types()
     assert set(bundled_models()) <= {row[0] for row in held["models"]}
     missing = set(types) - {row[0] for row in held["models"]}
     assert missing == {"lightglue"}  # its frequencies are trained, the config has none
