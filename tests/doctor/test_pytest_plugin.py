@@ -116,4 +116,4 @@ def test_no_file_of_the_project_has_the_name_of_a_standard_module():
     """Of an editable installation with a plugin pytest takes docs/NAME.py for a module NAME, and warns of one that is
     imported already."""
     names = {path.stem for path in ROOT.glob("*/*.py")}
-    assert "conftest" in names and not names & sys.stdlib_module_names
+    assert "blocks" in names and not names & sys.stdlib_module_names
