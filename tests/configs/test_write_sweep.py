@@ -103,7 +103,7 @@ def test_types_are_read_again_as_they_were_written() -> None:
 
 @pytest.mark.slow
 def test_every_type_is_read_again_as_it_was_written() -> None:
-    """457 parts of 371 types. What cannot be said is most often a scaling of a tower or of an indexer."""
+    """Each part of each type. What cannot be said is most often a scaling of a tower or of an indexer."""
     least = {
         "nothing": 457, "base": 437, "factor": 18, "linear": 334, "yarn": 331, "llama3": 334, "unscaled": 451,
         "one kind": 38, "width": 42, "length": 345,
