@@ -148,7 +148,6 @@ READ_CLOCKS = {  # and assert nothing about it
     "limited.py": "the limits",
     "test_limited.py": "a limit",
     "runs/test_kills.py": "how long a training takes, to kill it at any moment of that",
-    "checkpoints/test_kills.py": "how long a conversion takes, to kill it at any moment of that",
     "native/fuzz.py": "a program that runs for so many minutes",
     "native/leaks.py": "prints how long it took",
     "mutants.py": "prints how long it took",
