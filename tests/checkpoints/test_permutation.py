@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from phasor.models.weights import Piece
 from phasor.rotary.layout import Layout
 from phasor.tools.checkpoints import inverse, order_of, reorder, with_pairs
-from phasor.tools.checkpoints.reordering import groups
 
 
 @st.composite
@@ -35,16 +34,6 @@ def test_orders_are_inverse_pairs(case):
     assert torch.equal(reorder(reorder(x, there), back), x)
     inside = {i for start in piece.starts for i in range(start, start + piece.width)}
     assert all(there[i] == i for i in range(size) if i not in inside)
-
-
-@given(cases())
-def test_groups_are_closed_and_cover_everything(case):
-    piece, size, source, target = case
-    order = order_of([piece], size, source, target)
-    found = groups(order, 7)
-    assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])] and found[-1][1] == size
-    for first, last in found:
-        assert sorted(order[first:last]) == list(range(first, last))
 
 
 @pytest.mark.parametrize("heads, head_dim", [(4, 8), (3, 4), (1, 128)])

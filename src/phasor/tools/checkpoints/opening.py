@@ -9,8 +9,7 @@ from ...support.checks import keys_once
 from ...support.regular_files import opened
 
 if TYPE_CHECKING:  # a plan does without numpy
-    import numpy as np
-    import numpy.typing as npt
+    pass
 
 MAX_JSON = 100 * 2**20
 
@@ -31,15 +30,6 @@ def read_at(fd: int, offset: int, size: int, path: Path) -> bytes:
         pieces.append(piece)
         offset, size = offset + len(piece), size - len(piece)
     return b"".join(pieces)
-
-
-def read_into(fd: int, offset: int, memory: "npt.NDArray[np.uint8]", path: Path) -> None:
-    """Fills ``memory`` with the bytes from ``offset``; ``ValueError`` if the file ends before."""
-    while len(memory):
-        count = os.preadv(fd, [memory.data], offset)
-        if not count:
-            raise ValueError(f"{path}: ends at byte {offset}, {len(memory)} bytes early")
-        offset, memory = offset + count, memory[count:]
 
 
 def read_json(path: Path) -> dict[str, Any]:

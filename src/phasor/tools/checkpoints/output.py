@@ -104,10 +104,9 @@ def write_segment(fd: int, segment: Segment, tell: Tell) -> None:
         with opened(segment.file) as source:
             copy(source, segment.offset, fd, segment.size, segment.file, tell)
     else:
-        from .reordering import blocks  # brings numpy, which a plan does not need
+        from .reordering import reordered  # brings numpy, which a plan does not need
 
-        for block in blocks(segment.tensor, segment.move, segment.part):
-            write_all(fd, block.data, tell)
+        write_all(fd, reordered(segment.tensor, segment.move, segment.part).data, tell)
 
 
 def write_all(fd: int, data: bytes | memoryview, tell: Tell) -> None:

@@ -7,28 +7,23 @@
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...support.regular_files import opened
 from .formats import read
-from .opening import read_into
 from .permutation import INT64, inverse, with_pairs
 from .plan import ConversionPlan
-from .qk_tensors import AttentionTensors, Move, QKTensors
-from .reordering import Bytes, blocks, load
+from .qk_tensors import Move
+from .reordering import load, reordered
 from .scores import score_difference
 from .source import Source
-from .stored import Stored, Tensor
+from .stored import Tensor
 
 TOLERANCE = 1e-12  # of the largest score: sums of a few thousand products in float64
-THREADS = 2
-STEP = 2**20  # both sides stay in cache while they are compared; shorter steps hand the interpreter over too often
 
 
 def prove(plan: ConversionPlan, folder: Path) -> dict[str, Any]:
@@ -39,12 +34,8 @@ def prove(plan: ConversionPlan, folder: Path) -> dict[str, Any]:
     def check(name: str) -> int:
         return _check_bytes(name, source.tensors[name], result.tensors[name], plan.moves.get(name), folder)
 
-    sides = source.tensors, result.tensors
-    with ThreadPoolExecutor(THREADS) as pool:  # reading and comparing leave the interpreter to the others
-        counts = pool.map(check, source.tensors)
-        differences = score_differences(pool, plan.qk, plan.layouts, *sides)
-        wild = {name: count for name, count in zip(source.tensors, counts, strict=True) if count}
-        scores = _scores(plan.qk, differences, folder)
+    wild = {name: count for name in source.tensors if (count := check(name))}
+    scores = _scores(plan, result.tensors, folder)
     return {
         "model_type": plan.qk.rotary.model_type,
         "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
@@ -69,75 +60,20 @@ def _check_names(source: Source, result: Source, folder: Path) -> None:
 
 def _check_bytes(name: str, source: Tensor, result: Tensor, move: Move | None, folder: Path) -> int:
     """The number of values that are not finite; ``ValueError`` if the bytes are not the same ones."""
-    count = 0
-    for theirs, ours in _pairs(source, result, move):
-        count += not_finite(theirs, source.dtype)
-        if not np.array_equal(theirs, ours):
-            raise ValueError(f"{folder}: {name}: its bytes are not those of the source; nothing was put in place")
-    return count
-
-
-def _pairs(source: Tensor, result: Tensor, move: Move | None) -> Iterator[tuple[Bytes, Bytes]]:
-    """The bytes of both sides in pieces, where those of the result are in the source's order again."""
-    theirs = _runs(source) if isinstance(source, Stored) else iter([load(source).reshape(-1)])
-    if move is None and isinstance(source, Stored) and isinstance(result, Stored):
-        yield from zip(theirs, _runs(result), strict=True)
-        return
     back = None if move is None else Move(move.axis, array(INT64, inverse(np.asarray(move.order)).tobytes()), "")
-    ours = _Pieces(blocks(result, back))
-    for piece in theirs:
-        yield piece, ours.take(len(piece))
+    theirs = load(source).reshape(-1)
+    if not np.array_equal(theirs, reordered(result, back)):
+        raise ValueError(f"{folder}: {name}: its bytes are not those of the source; nothing was put in place")
+    return not_finite(theirs, source.dtype)
 
 
-class _Pieces:
-    """Blocks of bytes, taken in pieces of any size."""
-
-    def __init__(self, blocks: Iterator[Bytes]) -> None:
-        self._blocks = blocks
-        self._left: Bytes = np.empty(0, np.uint8)
-
-    def take(self, count: int) -> Bytes:
-        """The next ``count`` bytes, or fewer at the end."""
-        held = [self._left]
-        while sum(map(len, held)) < count and (block := next(self._blocks, None)) is not None:
-            held.append(block)
-        held = [block for block in held if len(block)] or held[:1]
-        joined = held[0] if len(held) == 1 else np.concatenate(held)  # a copy of what is left for each piece is slow
-        self._left = joined[count:]
-        return joined[:count]
-
-
-def _runs(tensor: Stored) -> Iterator[Bytes]:
-    """The bytes of a tensor in pieces, each in the memory of the one before."""
-    memory = np.empty(min(STEP, tensor.size), np.uint8)
-    with opened(tensor.file) as fd:
-        for at in range(0, tensor.size, STEP):
-            piece = memory[: tensor.size - at]
-            read_into(fd, tensor.offset + at, piece, tensor.file)
-            yield piece
-
-
-def score_differences(
-    pool: ThreadPoolExecutor,
-    qk: QKTensors,
-    layouts: Sequence[str],
-    source: Mapping[str, Tensor],
-    result: Mapping[str, Tensor],
-) -> Iterator[float | None]:
-    """`score_difference` of every attention in turn, formed by the pool from now on."""
-
-    def difference(attention: AttentionTensors) -> float | None:
-        before, after = (with_pairs(attention.spec.layout, word) for word in layouts)
-        return score_difference(attention, (source, before), (result, after))
-
-    return pool.map(difference, qk.attentions)
-
-
-def _scores(qk: QKTensors, differences: Iterable[float | None], folder: Path) -> dict[str, Any]:
+def _scores(plan: ConversionPlan, result: Mapping[str, Tensor], folder: Path) -> dict[str, Any]:
     """The largest difference of scores in every attention, as a share of its largest score."""
     shown: dict[str, float] = {}
     left_out: list[str] = []
-    for attention, difference in zip(qk.attentions, differences, strict=True):
+    for attention in plan.qk.attentions:
+        before, after = (with_pairs(attention.spec.layout, word) for word in plan.layouts)
+        difference = score_difference(attention, (plan.source.tensors, before), (result, after))
         if difference is None:
             left_out.append(attention.name)
         elif not difference <= TOLERANCE:

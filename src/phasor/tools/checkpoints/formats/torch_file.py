@@ -13,7 +13,7 @@ from ....support.errors import first_line
 from ....support.regular_files import opened
 from ..opening import size_of
 from ..output import Output, Range, Reordered, Segment
-from ..reordering import Bytes, blocks
+from ..reordering import Bytes, reordered
 from ..stored import Stored
 from ..torch_types import TORCH
 
@@ -37,7 +37,7 @@ def _tensor(segment: Segment, dtype: str, shape: tuple[int, ...]) -> torch.Tenso
         data: Bytes = np.memmap(segment.file, np.uint8, "c", segment.offset, (segment.size,))
     else:
         assert isinstance(segment, Reordered)
-        data = np.concatenate(list(blocks(segment.tensor, segment.move, segment.part)))
+        data = np.array(reordered(segment.tensor, segment.move, segment.part))  # torch wants what may be written
     return torch.from_numpy(data).view(TORCH[dtype]).reshape(shape)
 
 
