@@ -123,6 +123,12 @@ class Keys:
         for path, _ in self.entries(*names):
             self.sources[path] = text
 
+    def settle(self, entries: list[tuple[str, Any]], told: str, check: Check | None = None) -> Any:
+        """The one value that these places hold, on record as what is ``told`` of it; None for no place."""
+        value = agreed(entries, check)
+        self.sources.update((path, told.format(value)) for path, _ in entries)
+        return value
+
     def absent(self, name: str, meaning: str) -> None:
         """Record what it means that the config does not have a key."""
         self.sources[self.path + name] = f"not in config: {meaning}"
@@ -202,12 +208,8 @@ def is_number(value: Any) -> bool:
 
 
 def is_base(path: str, value: Any) -> None:
-    must(
-        is_number(value) and 1 < value < float("inf"),
-        path,
-        "a finite number above 1 (the base of the frequencies)",
-        value,
-    )
+    fits = is_number(value) and 1 < value < float("inf")
+    must(fits, path, "a finite number above 1 (the base of the frequencies)", value)
 
 
 def is_share(path: str, value: Any, most: float = 1.0) -> None:

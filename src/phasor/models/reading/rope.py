@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .keys import Keys, agreed, is_base, is_dict, is_length, is_number, is_share, must, near, slip_of
+from .keys import Keys, is_base, is_dict, is_length, is_number, is_share, must, near, slip_of
 from .layers import Head
 from .refusal import REMOVE, Reason, Refused, ambiguous, contradiction, unread
 from .schemes import ORIGINAL, SCHEMES, TYPES
@@ -190,7 +190,7 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
     entries = [*rope.entries(EXCHANGED), *top.entries(*parameters.top)]
     if parameters.more and not stated and not row.kinds:  # which come with a base of their own
         entries += [(f"{row.config}'s default rope_theta", parameters.base)]
-    base = agreed(entries, is_base)
+    base = top.settle(entries, "base {:.10g}", is_base)
     if base is None:
         base = parameters.base if parameters.bare is None or not stated else parameters.bare
         if base is None:
@@ -199,8 +199,6 @@ def read_base(reading: TextReading, parameters: Rope, rope: Keys, listed: Listed
         if stated:
             assumed = f"base {base:.10g} is assumed, {row.config}'s default"
             reading.note(f"{rope.path.rstrip('.')} states no rope_theta: {assumed}")
-    for path, _ in entries:
-        reading.sources[path] = f"base {base:.10g}"
     return float(base)
 
 
@@ -221,15 +219,13 @@ def read_width(reading: TextReading, scheme: str, rope: Keys, head: Head, listed
         stated.append(("partial_rotary_factors", int(head_dim * listed.share)))
     if keys.whole(*row.widths, at_least=2) is not None:
         stated += keys.entries(*row.widths)
-    width = agreed(stated)
+    width = keys.settle(stated, "rotary_dim {}")
     if width is None:
         width = head_dim if scheme == "proportional" or listed is not None else _default_width(reading, head_dim)
     if row.partial is None and width != head_dim:
         said = f"{stated[0][0]} makes {width} of {head_dim} channels rotate"
         why = f"but the code of {reading.model_type} rotates all; {REMOVE}"
         raise Refused(f"{said}, {why}", Reason.UNREAD, stated[0][0])
-    for path, _ in stated:
-        reading.sources[path] = f"rotary_dim {width}"
     return {"head_dim": head_dim, "rotary_dim": width, "interleaved": row.interleaved, "permuted": row.permuted}
 
 

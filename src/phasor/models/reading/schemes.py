@@ -164,12 +164,11 @@ def _truncate(rope: Keys, key: str, reading: TextReading, scheme: str) -> bool |
 def _fraction(rope: Keys, key: str, reading: TextReading, scheme: str) -> float:
     """The share of pairs that rotate: in the dictionary, else beside it, else the class's default."""
     row = reading.row
-    share: float | None = agreed([*rope.entries(key), *reading.keys.entries(*row.shares)], is_share)
+    stated = [*rope.entries(key), *reading.keys.entries(*row.shares)]
+    share: float | None = rope.settle(stated, f"{scheme} {key} {{:.10g}}", is_share)
     if share is None:
         share = 1.0 if row.partial is None or reading.keys.nulls(*row.shares) else row.partial
         reading.keys.default((row.shares or (key,))[0], f"{share:g}")
-    rope.explain(f"{scheme} {key} {share:.10g}", key)
-    reading.keys.explain(f"{scheme} {key} {share:.10g}", *row.shares)
     return share
 
 

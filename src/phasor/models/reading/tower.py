@@ -6,7 +6,7 @@ from typing import Any
 
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec, Tables
-from .keys import Check, Keys, Reading, agreed, is_base, is_dict, is_list, is_share, is_size
+from .keys import Keys, Reading, agreed, is_base, is_dict, is_list, is_share, is_size
 from .layers import LARGEST_HEAD, Usual
 from .planes import Plane, plane
 from .refusal import contradiction, unread
@@ -67,27 +67,21 @@ class TowerConfig(Reading):
                 self.sources[path] = "no scaling"
             rope.entries(FRACTION)  # refused or read by `share`
             rope.refuse_unused(self.model_type)
-        name = (names or (EXCHANGED,))[0]
-        return self._agreed(entries, is_base, "base {:.10g}", name, default, f"base {default:.10g}")
+        base = self.keys.settle(entries, "base {:.10g}", is_base)
+        if base is None:
+            self.keys.default((names or (EXCHANGED,))[0], f"base {default:.10g}")
+        return float(default if base is None else base)
 
     def share(self, default: float, most: float = 1.0) -> float:
         """``partial_rotary_factor``, in the rope parameters or at the top."""
         told = "{:g} of the channels of a head rotate"
-        return self._agreed(self._shares(), lambda p, v: is_share(p, v, most), told, FRACTION, default, f"{default:g}")
+        share = self.keys.settle(self._shares(), told, lambda path, value: is_share(path, value, most))
+        if share is None:
+            self.keys.default(FRACTION, f"{default:g}")
+        return float(default if share is None else share)
 
     def _shares(self) -> list[tuple[str, Any]]:
         return [pair for level in (self.keys, *rope_dicts(self.keys, self.dicts)) for pair in level.entries(FRACTION)]
-
-    def _agreed(
-        self, entries: list[tuple[str, Any]], check: Check, told: str, name: str, default: float, otherwise: str
-    ) -> float:
-        """The number that all places state, which is ``told``; else the default of the class under a ``name``."""
-        for path, value in entries:
-            check(path, value)
-            self.sources[path] = told.format(value)
-        if not entries:
-            self.keys.default(name, otherwise)
-        return float(agreed(entries) if entries else default)
 
     def whole_head(self) -> None:
         """Refuse a share of the head where the code rotates all of it."""

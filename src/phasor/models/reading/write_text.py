@@ -104,7 +104,7 @@ def change(levels: Iterable[Config], names: Iterable[str], value: Any, add: bool
     """Change those of the keys that are stated, with ``add`` all of them; whether there were any."""
     stated = [(level, name) for level in levels for name in names if add or level.get(name) is not None]
     for level, name in stated:
-        level[name] = alike(level.get(name), value)
+        level[name] = value if add else alike(level[name], value)
     return bool(stated)
 
 

@@ -168,7 +168,5 @@ def base_in_attention(row: TextRow, keys: Keys) -> TextRow:
     """DBRX keeps its base in ``attn_config``; transformers' own reader loses it there."""
     ropes = [Keys([(f"{path}.", data)]) for path, data in keys.entries(*row.dicts) if isinstance(data, dict)]
     entries = [pair for level in (keys.inside("attn_config"), keys, *ropes) for pair in level.entries("rope_theta")]
-    base = agreed(entries, lambda path, value: number(path, value, above=1))
-    for path, _ in entries:
-        keys.sources[path] = f"base {base:.10g}"
+    base = keys.settle(entries, "base {:.10g}", lambda path, value: number(path, value, above=1))
     return row if base is None else replace(row, base=float(base))
