@@ -100,6 +100,8 @@ def plain(name: str, inv_freq: np.ndarray, factor: float = 1.0, shift: int = 0, 
     for x in ("q", "k"):
         if width == HEAD:
             nodes += turn(x, f"{x}_rotated", wrong == "direction")
+            for node in nodes if wrong == "lost_minus" else ():
+                node.op_type = "Identity" if node.op_type == "Neg" else node.op_type
         else:
             nodes += [n("Slice", [x, "zero", "width", "axis"], [f"{x}_rot"])]
             nodes += [n("Slice", [x, "width", "end", "axis"], [f"{x}_pass"])]

@@ -142,6 +142,8 @@ def test_half_precision_tables_of_half_precision_heads_are_a_note(look):
         ("layout", "interleaved", lambda: plain("interleaved", frequencies("interleaved"), wrong="layout")),
         ("positions", "partial", lambda: plain("partial", frequencies("partial"), shift=2)),
         ("direction", "partial", lambda: plain("partial", frequencies("partial"), wrong="direction")),
+        ("lost_minus", "halves", lambda: plain("halves", frequencies("halves"), wrong="lost_minus")),
+        ("lost_minus", "halves", lambda: attending(plain("halves", frequencies("halves"), wrong="lost_minus"))),
     ],
 )
 def test_mistakes_of_plain_nodes_have_names(look, cause, name, made):

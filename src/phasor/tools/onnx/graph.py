@@ -151,7 +151,9 @@ class Graph(nn.Module):
             given = [self.value(name, values) if name else None for name in node.inputs]
             made: Any = next((x for x in given if isinstance(x, Unread)), None)
             made = made or self._ran(node, given, values, sizes)
-            outputs = made if isinstance(made, tuple) else [made] * len(node.outputs)
+            outputs = (
+                made if isinstance(made, tuple) else [made] * (len(node.outputs) if isinstance(made, Unread) else 1)
+            )
             values.update(zip(node.outputs, outputs, strict=False))
 
     def _ran(self, node: Node, given: list[Any], values: dict[str, Any], sizes: Mapping[str, int]) -> Any:

@@ -69,7 +69,7 @@ class Judge:
         if kind.exact.learned:
             raise NotShown("its frequencies are trained, and no config has them")
         turn = self.first.turns[key]
-        if turn.side.seen.missing:
+        if turn.side.seen.missing and not turn.turns:
             raise NotShown(turn.side.seen.missing + self.first.among(turn))
         if any(path.count(".") > 1 for path in self.first.nodes(turn.operations)):
             raise NotShown(IN_A_BRANCH)

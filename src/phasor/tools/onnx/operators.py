@@ -221,7 +221,9 @@ STANDARD: dict[str, Callable[..., Any]] = {
         [n if n or allowzero else x.shape[i] for i, n in enumerate(ints(to))]
     ),
     "RotaryEmbedding": rotated,
-    "ScatterND": lambda x, at, new, **_: torch.index_put(x, tuple(at.unbind(-1)), new),
+    "ScatterND": lambda x, at, new, reduction=b"none": (
+        torch.index_put(x, tuple(at.unbind(-1)), new) if reduction == b"none" else cannot("it reduces")
+    ),
     "Shape": lambda x, start=0, end=None: torch.tensor(x.shape[start:end], dtype=torch.int64),
     "Slice": cut,
     "Softmax": lambda x, axis=-1: torch.softmax(x, axis),
