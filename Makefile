@@ -42,7 +42,7 @@ conformance: $(STAMP)
 # a third of a second for each call: it has the files whose tests turn small tensors, which reach all that it can do.
 TURNS := algebra apply compilers factors formats given_tables gradients norm
 # Not those that ask for a kernel by its name, or name all.
-NAMED := kernel_choice native norm_native cache_write
+NAMED := law kernel_choice native norm_native cache_write
 laws: $(STAMP)
 	@for kernel in native eager reference triton; do \
 	  echo "kernel $$kernel"; \
@@ -54,10 +54,10 @@ laws: $(STAMP)
 
 # The native kernel under gcc's sanitizers: its tests, and random calls for ten minutes.
 sanitized: $(STAMP)
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py -m pytest -q tests/core/test_native.py tests/native/test_edges.py
+	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py -m pytest -q tests/core/test_law.py tests/core/test_native.py tests/native/test_edges.py
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/sanitized.py tests/native/fuzz.py --minutes 10 $(ARGS)
 
-# Random calls of the native kernel against the reference; --case SEED:NUMBER repeats one.
+# The law of kernels, tests/calls.py, on random calls; --case SEED:NUMBER repeats one.
 fuzz: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/native/fuzz.py --minutes 10 $(ARGS)
 

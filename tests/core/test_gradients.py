@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import RotarySpec, apply_rotary, apply_rotary_qk, rotate
 from phasor.rotary.matrix import rotation_matrix
 
 from .conftest import SCHEMES, anywhere, assert_within, at, every_spec, turn, without_native
@@ -53,32 +53,6 @@ def launches(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("launches", "sizes")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradient_of_both_at_once(few, dtype):
-    rotation = at(few, anywhere(few, 0, 5000), dtype)
-    q, k = (torch.randn(1, h, 7, few.head_dim).to(dtype).requires_grad_() for h in (4, 2))
-    a, b = apply_rotary_qk(q, k, rotation)
-    steps = 2 * torch.finfo(torch.float32).eps / torch.finfo(dtype).eps + 2
-    for x, y in ((q, a), (k, b)):
-        g = torch.randn_like(x)
-        (dx,) = torch.autograd.grad(y, x, g, retain_graph=True)
-        assert dx.dtype == dtype
-        assert_within(dx, apply_rotary(g, rotation.transpose()), steps)
-    dq, dk = torch.autograd.grad(a, (q, k), torch.randn_like(q), allow_unused=True)
-    assert dq.abs().sum() > 0
-    assert dk is None or not dk.any()
-
-
-@pytest.mark.usefixtures("launches", "sizes")
-def test_a_frozen_key_stays_out_of_the_graph(few):
-    rotation = at(few, anywhere(few, 0, 5000), torch.float32)
-    q, k = (torch.randn(1, h, 7, few.head_dim) for h in (4, 2))
-    a, b = apply_rotary_qk(q.requires_grad_(), k, rotation)
-    assert a.requires_grad
-    assert not b.requires_grad
-
-
-@pytest.mark.usefixtures("launches", "sizes")
 def test_writing_to_one_output_leaves_the_other_alone(few):
     """An in-place scaling of the rotated keys is allowed, and does not spoil what autograd keeps of the queries."""
     rotation = at(few, anywhere(few, 0, 5000), torch.float32)
@@ -91,17 +65,6 @@ def test_writing_to_one_output_leaves_the_other_alone(few):
     assert torch.equal(a, kept)
     assert_within(q.grad, 2 * apply_rotary(kept, rotation.transpose()), 4)
     assert_within(k.grad, 2 * apply_rotary(torch.ones_like(k), rotation.transpose()), 4)
-
-
-@pytest.mark.usefixtures("sizes")
-def test_batched_gradients(few):
-    """vmap over the backward pass (is_grads_batched), which torch.autograd.functional.jacobian(vectorize=True) uses."""
-    rotation = at(few, anywhere(few, 0, 5000, 3))
-    x = torch.randn(1, 3, few.head_dim, dtype=F64, requires_grad=True)
-    g = torch.randn(5, 1, 3, few.head_dim, dtype=F64)
-    (dx,) = torch.autograd.grad(apply_rotary(x, rotation), x, g, is_grads_batched=True)
-    for one, grad in zip(dx, g, strict=True):
-        assert_within(one, apply_rotary(grad, rotation.transpose()), 4)
 
 
 @pytest.mark.parametrize("part", ["cos", "sin"])
@@ -195,15 +158,3 @@ def test_gradients_reach_real_positions(monkeypatch):
     assert torch.equal(gradient("auto"), expected)
     without_native(monkeypatch)
     assert torch.equal(gradient("auto"), expected)
-
-
-@pytest.mark.parametrize("seq", [5, 600])
-def test_zeros_without_memory(monkeypatch, seq):
-    """As autograd makes them: turned, and as a gradient."""
-    zeros = torch.ops.aten._efficientzerotensor((1, 8, seq, 64))
-    rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(seq))
-    x = torch.randn(1, 8, seq, 64, requires_grad=True)
-    for _ in range(2):
-        assert not apply_rotary(zeros, rotation).any()
-        assert not torch.autograd.grad(apply_rotary(x, rotation), x, zeros)[0].any()
-        without_native(monkeypatch)

@@ -167,14 +167,6 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
     assert list(kernels.available()) == ["other", "native", "operator", "triton", "eager", "reference", "onnx"]
 
 
-@pytest.mark.parametrize("kernel", ["auto", "eager", "reference"])
-@pytest.mark.parametrize("rotary_dim", [4, 8])
-def test_results_are_contiguous_for_the_channels_of_images_too(kernel, rotary_dim):
-    x = torch.randn(2, 3, 7, 8).to(memory_format=torch.channels_last)
-    rotation = Rotation.at(RotarySpec(head_dim=8, rotary_dim=rotary_dim), torch.arange(7))
-    assert apply_rotary(x, rotation, kernel=kernel).is_contiguous()
-
-
 def test_an_output_is_written_without_a_copy(asked):
     """A new result that is copied over would be a second rotation of the same kernel, and twice the memory."""
     x = Q.clone()

@@ -87,20 +87,16 @@ def test_another_spec(spec):
 
 
 @pytest.mark.parametrize("tensor_format", ["bhsd", "bshd", "sbhd", "thd"])
-@pytest.mark.parametrize("kernel", ["auto", "reference", "eager", "native"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_formats_kernels_and_dtypes(tensor_format, kernel, dtype):
-    """The same bits from every kernel, in every order of axes, in place and not; strided as a part of a cache is."""
-    if kernel == "native" and kernels.native._native is None:
-        pytest.skip("the native kernel was not built")
+def test_every_order_of_axes(tensor_format):
+    """In place and not; strided as a part of a cache is."""
     spec = SPECS["yarn-one-last-interleaved"]
     old, new = torch.arange(7), torch.tensor([3, 4, 5, 100, 101, 0, 1])
-    x = torch.randn(2, 3, 9, spec.head_dim).to(dtype)[:, :, :7]
+    x = torch.randn(2, 3, 9, spec.head_dim)[:, :, :7]
     turn = {
         "bhsd": lambda t: t, "bshd": lambda t: t.transpose(1, 2), "sbhd": lambda t: t.permute(2, 0, 1, 3),
         "thd": lambda t: t[0].transpose(0, 1),
     }[tensor_format]  # fmt: skip
-    how = {"tensor_format": tensor_format, "kernel": kernel}
+    how = {"tensor_format": tensor_format}
     calls = {
         "shift": lambda k, **how: shift(k, -3, spec, **how),
         "reposition": lambda k, **how: reposition(k, old, new, spec, **how),
@@ -108,7 +104,7 @@ def test_formats_kernels_and_dtypes(tensor_format, kernel, dtype):
         "unrotate": lambda k, **how: unrotate(k, old, spec, **how),
     }
     for name, call in calls.items():
-        expected = turn(call(x, kernel="reference"))
+        expected = turn(call(x))
         k = turn(x.clone())
         assert torch.equal(call(k, **how), expected), name
         assert call(k, **how, out=k) is k and torch.equal(k, expected), name

@@ -1,7 +1,6 @@
 """The kernel in C: the bits of the reference for every set of instructions, and what it leaves to others."""
 
 import os
-import random
 import shutil
 import sys
 from pathlib import Path
@@ -11,9 +10,8 @@ import torch
 from torch.autograd import forward_ad
 
 import limited
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.rotary import kernels
-from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels.native import autograd, extension, kernel
 
 from .conftest import needs_native
@@ -28,215 +26,8 @@ def test_where_there_is_a_compiler_there_is_the_kernel():
     assert "auto" in kernel.OPEN or kernels.base.CHOSEN not in ("auto", "native")
 
 
-AXES = [
-    lambda pairs: OneAxis(),
-    lambda pairs: Axial((pairs - pairs // 2, pairs // 2)),
-    lambda pairs: Sections((pairs // 2, pairs - pairs // 2)),
-]
-
-
-def a_case(rng):
-    """A spec, positions, and q and k of any order of axes, strides and dtype."""
-    width = rng.choice([2, 4, 6, 10, 16, 34, 64, 80, 96, 128, 192, 256])
-    turned = rng.choice([r for r in (2, 4, 16, 32, 64, 80, width) if r <= width])
-    pairs, interleaved = turned // 2, rng.random() < 0.5
-    spec = RotarySpec(
-        head_dim=width, rotary_dim=turned, trailing=turned < width and rng.random() < 0.5, interleaved=interleaved,
-        permuted=interleaved and rng.random() < 0.3, base=rng.choice([1e2, 1e4, 5e5]), reverse=rng.random() < 0.2,
-        blocks=1 if interleaved else rng.choice([b for b in (1, 1, 2, 5) if pairs % b == 0]),
-        axes=rng.choice(AXES)(pairs) if pairs > 1 else OneAxis(),
-        angles=rng.choice(["exact", "exact", "float32"]), tables=rng.choice(["activation", "float32", "rounded"]),
-    )  # fmt: skip
-    batch, seq = rng.choice([1, 2, 3]), rng.choice([1, 2, 5, 17, 33])
-    tensor_format = rng.choice(["bhsd", "bshd", "sbhd", "thd"])
-    per_batch = () if tensor_format == "thd" else rng.choice([(), (), (batch,), (1,)])
-    axes = () if spec.axes.count == 1 else (spec.axes.count,)
-    positions = torch.randint(
-        -(2**31), 2**31 - 1, (*axes, *per_batch, seq), dtype=rng.choice([torch.int64, torch.int32])
-    )
-    dtype = rng.choice([torch.float32, torch.bfloat16, torch.float16])
-
-    def tensor(heads):
-        shape = {
-            "bhsd": (batch, heads, seq),
-            "bshd": (batch, seq, heads),
-            "sbhd": (seq, batch, heads),
-            "thd": (seq, heads),
-        }
-        shape = shape[tensor_format]
-        if tensor_format in ("bhsd", "bshd") and rng.random() < 0.2:
-            shape = (2, *shape)
-        kind = rng.choice(["rows", "wide", "strided", "turned", "expanded"])
-        if kind == "strided":
-            return torch.randn(*shape, 3 * width).to(dtype)[..., ::3]
-        if kind == "turned":
-            return torch.randn(*shape[:-1], width, shape[-1]).to(dtype).mT
-        if kind == "expanded":
-            return torch.randn(*shape[:-1], 1, width).to(dtype).expand(*shape, width)
-        extra = 0 if kind == "rows" else rng.choice([1, 3, 16])
-        return torch.randn(*shape, width + 2 * extra).to(dtype)[..., extra : extra + width]
-
-    return spec, positions, tensor(rng.choice([1, 2, 5])), tensor(rng.choice([1, 3])), tensor_format
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_bits_of_the_reference(seed, instructions):
-    """Tables and phases, new results, gradients, given results and in place."""
-    rng = random.Random(seed)
-    for _ in range(40):
-        spec, positions, q, k, tensor_format = a_case(rng)
-        rotation = Rotation.at(spec, positions, dtype=q.dtype)
-        if q.shape[:-3] != k.shape[:-3]:
-            k = None
-        given = (q, k, rotation)
-        expected = apply_rotary_qk(*given, tensor_format=tensor_format, kernel="reference")
-        named = apply_rotary_qk(*given, tensor_format=tensor_format, kernel="native")
-        phases = rotate(q, k, positions, spec, tensor_format=tensor_format, kernel="native")
-        quick = apply_rotary_qk(*given, tensor_format=tensor_format)
-        for got in (named, phases, quick):
-            for a, b in zip(got, expected, strict=True):
-                assert (a is None and b is None) or (torch.equal(a, b) and a.is_contiguous() and a.dtype == b.dtype)
-        out = torch.empty(*q.shape[:-1], 2 * q.shape[-1], dtype=q.dtype)[..., ::2]
-        assert torch.equal(
-            apply_rotary(q, rotation, tensor_format=tensor_format, kernel="native", out=out), expected[0]
-        )
-        here = q.clone(memory_format=torch.contiguous_format)
-        assert torch.equal(
-            apply_rotary(here, rotation, tensor_format=tensor_format, kernel="native", out=here), expected[0]
-        )
-        x = q.detach().requires_grad_()
-        up = torch.randn_like(expected[0]).mT.contiguous().mT
-        back = [
-            torch.autograd.grad(apply_rotary(x, rotation, tensor_format=tensor_format, kernel=name), x, up)[0]
-            for name in ("native", "reference")
-        ]
-        assert torch.equal(*back)
-        if spec.angles == "exact":
-            y = rotate(x, None, positions, spec, tensor_format=tensor_format)[0]
-            assert torch.equal(torch.autograd.grad(y, x, up)[0], back[1])
-
-
-@needs_native
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("dtype", kernel.DTYPES)
-def test_angles_of_its_own_for_every_head(dtype, interleaved, instructions):
-    q, k = torch.randn(2, 3, 19, 40).to(dtype), torch.randn(2, 3, 19, 40).to(dtype)
-    rotation = Rotation.from_angles(torch.randn(2, 3, 19, 20), per_head=True, interleaved=interleaved)
-    for tensor_format in ("bhsd", "bshd"):
-        pair = (q, k) if tensor_format == "bhsd" else (q.transpose(1, 2), k.transpose(1, 2))
-        expected = apply_rotary_qk(*pair, rotation, tensor_format=tensor_format, kernel="reference")
-        got = apply_rotary_qk(*pair, rotation, tensor_format=tensor_format, kernel="native")
-        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-
-
-@needs_native
-@pytest.mark.parametrize("dtype", kernel.DTYPES)
-def test_large_ones_too(dtype, instructions):
-    """Past the sizes at which outputs get large pages, go past the cache, and are shared among threads."""
-    q, k, positions = (
-        torch.randn(2, 16, 1031, 128).to(dtype),
-        torch.randn(2, 4, 1031, 128).to(dtype),
-        torch.arange(1031),
-    )
-    for spec in (
-        RotarySpec(head_dim=128),
-        RotarySpec(head_dim=128, interleaved=True),
-        RotarySpec(head_dim=128, rotary_dim=64),
-    ):
-        expected = rotate(q, k, positions, spec, kernel="reference")
-        before = torch.get_num_threads()
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            got = rotate(q, k, positions, spec)
-            torch.set_num_threads(before)
-            assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
-
-
-@needs_native
-@pytest.mark.parametrize("dtype", kernel.DTYPES)
-def test_not_a_number_stays_none(dtype, instructions):
-    """Infinities and NaN of any payload, in the activations and in the tables: none becomes a number."""
-    worst = torch.tensor([0x7FFFFFFF, -1, 0x7F800001, 0x7F800000], dtype=torch.int32).view(torch.float32)
-    cos, sin = torch.randn(4, 32), torch.randn(4, 32)
-    cos[:, 0], sin[:, 17] = worst, worst
-    x = torch.randn(1, 2, 4, 64).to(dtype)
-    x[0, 1, 2, 3], x[0, 0, 1, 5], x[0, 0, 0, 9] = float("nan"), float("inf"), torch.finfo(dtype).max
-    rotation = Rotation(cos=cos, sin=sin, layout=Layout(head_dim=64))
-    got, expected = (apply_rotary(x, rotation, kernel=name) for name in ("native", "reference"))
-    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
-
-
-@needs_native
-def test_subnormal_numbers_keep_their_bits(instructions):
-    for dtype in kernel.DTYPES:
-        tiny = torch.finfo(dtype).tiny
-        x = (torch.randn(1, 2, 40, 64, dtype=torch.float64) * tiny).to(dtype)
-        rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(40))
-        for tables in (rotation, rotation.replace(cos=rotation.cos.to(dtype), sin=rotation.sin.to(dtype))):
-            got, expected = (apply_rotary(x, tables, kernel=name) for name in ("native", "reference"))
-            assert torch.equal(got, expected)
-
-
-def lazy_zeros():
-    """A gradient that has no memory."""
-    return torch.ops.aten._efficientzerotensor((1, 2, 5, 8))
-
-
 SPEC = RotarySpec(head_dim=8)
 POSITIONS = torch.arange(5)
-HOSTILE = {
-    "the lazy sign of a conjugate": lambda: torch.randn(1, 2, 5, 8, dtype=torch.complex64).conj().imag,
-    "zeros without memory": lazy_zeros,
-    "one row for all": lambda: torch.randn(1, 1, 1, 8).expand(1, 2, 5, 8),
-    "one number for all": lambda: torch.randn(1).expand(1, 2, 5, 8),
-    "no tokens": lambda: torch.randn(1, 2, 0, 8),
-    "no heads": lambda: torch.randn(1, 0, 5, 8),
-    "no batch": lambda: torch.randn(0, 2, 5, 8),
-    "a parameter": lambda: torch.nn.Parameter(torch.randn(1, 2, 5, 8), requires_grad=False),
-    "no batch axis": lambda: torch.randn(2, 5, 8),
-    "many batch axes": lambda: torch.randn(1, 2, 1, 2, 1, 2, 5, 8),
-    "float64": lambda: torch.randn(1, 2, 5, 8, dtype=torch.float64),
-    "from numpy": lambda: torch.from_numpy(torch.randn(1, 2, 5, 8).numpy()),
-    "an odd address": lambda: torch.randn(81)[1:].view(1, 2, 5, 8),
-}
-
-
-@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
-def test_tensors_that_are_not_what_they_seem(make):
-    x = make()
-    positions = torch.arange(x.shape[-2])
-    expected = apply_rotary(x, Rotation.at(SPEC, positions, dtype=x.dtype), kernel="reference")
-    assert torch.equal(apply_rotary(x, Rotation.at(SPEC, positions, dtype=x.dtype)), expected)
-    assert torch.equal(rotate(x, None, positions, SPEC)[0], expected)
-
-
-REFUSED = {
-    "meta": (lambda x: x.to("meta"), "same device"),
-    "complex": (lambda x: x.to(torch.complex64), "must be float64, float32"),
-    "integer": (lambda x: x.long(), "must be float64, float32"),
-    "sparse": (lambda x: x.to_sparse(), "dense tensor"),
-    "too short": (lambda x: x[:, :, :4], "4 tokens"),
-    "too wide": (lambda x: torch.cat((x, x), -1), "8 channels"),
-    "a list": (lambda x: x.tolist(), "must be a torch tensor"),
-    "None": (lambda x: None, "must be a torch tensor"),
-    "two axes": (lambda x: x[0, 0], "must be [..., heads, seq, head_dim]"),
-}
-
-
-@pytest.mark.parametrize("change, words", REFUSED.values(), ids=REFUSED)
-def test_the_short_way_words_no_errors(change, words):
-    x, rotation = torch.randn(1, 2, 5, 8), Rotation.at(SPEC, POSITIONS)
-    for call in (
-        lambda: apply_rotary(change(x), rotation),
-        lambda: apply_rotary_qk(x, change(x), rotation) if change(x) is not None else apply_rotary(None, rotation),
-        lambda: rotate(change(x), None, POSITIONS, SPEC),
-    ):
-        with pytest.raises(ValueError, match=words.replace("[", r"\[").replace("...", r"\.\.\.")):
-            call()
-    assert kernel.apply(x, x, rotation, 7, None, None) is None
-    assert kernel.apply(x, x, None, "bhsd", None, None) is None
-    assert kernel.rotate(x, x, POSITIONS, SPEC, True, "bhsd", None, None, None) is None
-    assert kernel.rotate(x, x, POSITIONS.double(), SPEC, None, "bhsd", None, None, None) is None
 
 
 class Logged(torch.Tensor):
@@ -276,44 +67,6 @@ def test_whoever_watches_sees_the_plain_operations():
     assert Logged.seen > 3
 
 
-def test_a_frozen_tensor_has_no_gradient():
-    q, k = torch.randn(1, 2, 5, 8, requires_grad=True), torch.randn(1, 2, 5, 8)
-    rotation = Rotation.at(SPEC, POSITIONS)
-    for a, b in ((q, k), (k, q)):
-        y, z = apply_rotary_qk(a, b, rotation)
-        assert (y.requires_grad, z.requires_grad) == (a.requires_grad, b.requires_grad)
-        y, z = rotate(a, b, POSITIONS, SPEC)
-        assert (y.requires_grad, z.requires_grad) == (a.requires_grad, b.requires_grad)
-
-
-def test_one_result_unused():
-    q, k = (torch.randn(1, 2, 5, 8, requires_grad=True) for _ in range(2))
-    rotation = Rotation.at(SPEC, POSITIONS)
-    for first in (True, False):
-        y, z = apply_rotary_qk(q, k, rotation)
-        dq, dk = torch.autograd.grad((y if first else z).square().sum(), (q, k), allow_unused=True)
-        assert (dq is None, dk is None) == (not first, first)
-        torch.testing.assert_close(dq if first else dk, 2 * (q if first else k))
-
-
-def test_gradients_of_gradients_and_batches_of_them():
-    q = torch.randn(1, 2, 5, 8, requires_grad=True)
-    rotation = Rotation.at(SPEC, POSITIONS)
-    for call in (lambda x: apply_rotary(x, rotation), lambda x: rotate(x, None, POSITIONS, SPEC)[0]):
-        y = call(q)
-        (d,) = torch.autograd.grad((y**3).sum(), q, create_graph=True)
-        (dd,) = torch.autograd.grad(d.sum(), q)
-        x = q.detach().requires_grad_()
-        z = apply_rotary(x, rotation, kernel="reference")
-        (e,) = torch.autograd.grad((z**3).sum(), x, create_graph=True)
-        (ee,) = torch.autograd.grad(e.sum(), x)
-        torch.testing.assert_close(dd, ee)
-        rows = torch.randn(3, *y.shape)
-        batched = torch.autograd.grad(call(q), q, rows, is_grads_batched=True)[0]
-        one_by_one = torch.stack([torch.autograd.grad(call(q), q, row)[0] for row in rows])
-        torch.testing.assert_close(batched, one_by_one)
-
-
 def test_what_is_kept_for_the_way_back():
     """Tables that were written to since are noticed; hooks may bring copies; positions are enough for phases."""
     q = torch.randn(1, 2, 5, 8, requires_grad=True)
@@ -341,14 +94,6 @@ def test_checkpointed_and_under_autocast():
     assert torch.equal(dq, apply_rotary(torch.ones_like(q), rotation.transpose()))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(apply_rotary(q, rotation), apply_rotary(q, rotation, kernel="reference"))
-
-
-def test_tables_of_inference_mode_are_refused_where_a_gradient_is_needed():
-    q = torch.randn(1, 2, 5, 8, requires_grad=True)
-    with torch.inference_mode():
-        rotation = Rotation.at(SPEC, POSITIONS)
-    with pytest.raises(ValueError, match="inference_mode"):
-        apply_rotary(q, rotation)
 
 
 PROGRAM = """

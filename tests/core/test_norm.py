@@ -204,22 +204,6 @@ def test_flat_heads_are_unfolded():
     assert all(torch.equal(a, b.flatten(-2)) for a, b in zip(got, expected, strict=True))
 
 
-@pytest.mark.parametrize("kernel", ["auto", "reference"])
-@pytest.mark.parametrize("rounding", ROUNDINGS)
-@pytest.mark.parametrize("after", [False, True])
-def test_given_results_and_in_place(kernel, rounding, after):
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5))
-    q, k, weight = given("bhsd", dtype=torch.bfloat16), given("bhsd", dtype=torch.bfloat16), torch.randn(16)
-    settings = {"rounding": rounding, "after": after, "kernel": kernel}
-    expected = apply_qk_norm_rotary(q, k, rotation, weight, weight, **settings)
-    out = (torch.empty(2, 3, 5, 32, dtype=q.dtype)[..., ::2], torch.empty_like(k))
-    assert apply_qk_norm_rotary(q, k, rotation, weight, weight, out=out, **settings)[0] is out[0]
-    assert all(torch.equal(a, b) for a, b in zip(out, expected, strict=True))
-    version = q._version
-    apply_qk_norm_rotary(q, k, rotation, weight, weight, out=(q, k), **settings)
-    assert all(torch.equal(a, b) for a, b in zip((q, k), expected, strict=True)) and q._version > version
-
-
 def test_a_promoted_rotation_gives_the_dtype_of_its_tables():
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5)).replace(promoted=True)
     q, weight = given("bhsd", dtype=torch.bfloat16), torch.randn(16)

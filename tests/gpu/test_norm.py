@@ -19,35 +19,6 @@ LAYOUTS = {
 }
 
 
-ROUNDINGS = ["once", "between", "before_weight"]
-
-
-def turns_about(name, rounding):
-    """In the interpreter every layout has one rounding, and every rounding two layouts; the others are slow."""
-    here = list(LAYOUTS).index(name) % 3 == ROUNDINGS.index(rounding)
-    return pytest.param(name, rounding, marks=[] if here or not INTERPRETED else pytest.mark.slow)
-
-
-@pytest.mark.parametrize("name, rounding", [turns_about(n, r) for n in LAYOUTS for r in ROUNDINGS])
-def test_it_is_the_plain_expression(name, rounding):
-    """In float32 to 1e-6 of the largest value; in float16 to a step of what is rounded between, and of the result.
-
-    The bits too, but where the order of a sum tips a rounding: of other roundings at most 95 of 100 values have them.
-    """
-    spec = RotarySpec(head_dim=80 if name == "partial" else 64, **LAYOUTS[name])
-    for dtype, steps in ((torch.float32, 1e-6), (torch.float16, 2 * 2.0**-10)):
-        q, k = (torch.randn(2, 5, h, spec.head_dim, device=DEVICE).to(dtype).transpose(1, 2) for h in (3, 2))
-        weights = torch.randn(2, spec.head_dim, device=DEVICE).to(dtype)
-        rotation = Rotation.at(spec, torch.arange(5, device=DEVICE))
-        given = (q, k, rotation, *weights)
-        settings = {"rounding": rounding, "unit_offset": rounding == "between", "eps": 1e-3}
-        got, expected = (apply_qk_norm_rotary(*given, **settings, kernel=n) for n in ("triton", "reference"))
-        for a, b in zip(got, expected, strict=True):
-            assert a.dtype == b.dtype and a.is_contiguous()
-            assert (a.float() - b.float()).abs().max() <= steps * b.float().abs().max()
-            assert dtype == torch.float32 or (a == b).float().mean() >= 0.98
-
-
 def test_without_weights_and_without_keys():
     rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(5, device=DEVICE))
     q = torch.randn(1, 3, 5, 64, device=DEVICE)
@@ -129,31 +100,6 @@ def test_only_what_is_wanted_comes_back(wanted, monkeypatch):
     for twice in (False, True):
         for a, b in zip(back("triton", twice), back("reference", twice), strict=True):
             assert (a - b).abs().max() <= 1e-5 * b.abs().max()
-
-
-def test_batched_gradients_have_the_rules_of_the_plain_expression():
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(3, device=DEVICE))
-    q, ups = torch.randn(2, 3, 16, device=DEVICE, requires_grad=True), torch.randn(4, 2, 3, 16, device=DEVICE)
-    y, _ = apply_qk_norm_rotary(q, None, rotation, None, None, kernel="triton")
-    (many,) = torch.autograd.grad(y, q, ups, is_grads_batched=True, retain_graph=True)
-    for up, of_up in zip(ups, many, strict=True):
-        torch.testing.assert_close(torch.autograd.grad(y, q, up, retain_graph=True)[0], of_up)
-
-
-@pytest.mark.parametrize("settings", [{"after": True}, {"across_heads": True}], ids=str)
-def test_what_is_done_in_steps(settings):
-    """Norms after the rotation and across heads."""
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
-    q = torch.randn(1, 3, 5, 16, device=DEVICE)
-    weight = torch.randn(48 if settings.get("across_heads") else 16, device=DEVICE)
-
-    def back(kernel):
-        leaves = [q.clone().requires_grad_(), weight.clone().requires_grad_()]
-        y, _ = apply_qk_norm_rotary(leaves[0], None, rotation, leaves[1], None, kernel=kernel, **settings)
-        return [y.detach(), *torch.autograd.grad(y.square().sum(), leaves)]
-
-    for a, b in zip(back("triton"), back("reference"), strict=True):
-        assert (a - b).abs().max() <= 2e-6 * b.abs().max()
 
 
 def test_one_launch(monkeypatch):

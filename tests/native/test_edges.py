@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, rotate
 from phasor.rotary.kernels.native import kernel as native
 
 NATIVE = native._native
@@ -41,24 +41,12 @@ def test_nothing_to_turn_costs_nothing(shape, layout):
     assert apply_rotary(x, rotation).shape == shape
 
 
-def test_one_of_two_has_no_heads():
-    x, none, rotation = torch.randn(1, 2, 50, 8), torch.empty(1, 0, 50, 8), Rotation.at(SPEC, torch.arange(50))
-    for q, k in ((x, none), (none, x)):
-        y, z = apply_rotary_qk(q, k, rotation)
-        assert torch.equal(torch.cat((y, z), 1), apply_rotary(x, rotation, kernel="reference"))
-
-
 def test_channels_beyond_all_memory():
     """Blocks so many that the size of their tables has no number: refused for want of memory, by who makes a result."""
     x = torch.empty(1, 1, 1, 1).expand(1, 1, 1, 2**62)
     rotation = Rotation(**constant(1, 2**61), layout=Layout(head_dim=2**62, blocks=2**61))
     with pytest.raises(RuntimeError):
         apply_rotary(x, rotation)
-
-
-def test_the_lazy_sign_of_positions():
-    positions = torch._neg_view(torch.arange(5))
-    assert torch.equal(rotate(X, None, positions, SPEC)[0], rotate(X, None, positions.clone(), SPEC)[0])
 
 
 def misaligned(x):
@@ -80,16 +68,6 @@ def test_odd_addresses_are_left_to_others(dtype):
         assert torch.equal(apply_rotary(x, odd, kernel=kernel), expected)
         assert torch.equal(apply_rotary(x, rotation, kernel=kernel, out=misaligned(x)), expected)
         assert torch.equal(rotate(x, None, misaligned(positions), SPEC, kernel=kernel)[0], expected)
-
-
-def test_in_place_where_only_one_can_be_taken():
-    """What is turned already is not turned again with the other."""
-    rotation = Rotation.at(SPEC, torch.arange(5))
-    expected = apply_rotary(X, rotation, kernel="reference")
-    for change in ((lambda x: x.clone(), misaligned), (misaligned, lambda x: x.clone())):
-        q, k = (make(X) for make in change)
-        for y in apply_rotary_qk(q, k, rotation, out=(q, k)):
-            assert torch.equal(y, expected)
 
 
 LAYOUT = {

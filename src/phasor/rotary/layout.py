@@ -107,22 +107,18 @@ class Layout:
 
     def views(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Views of the first and second channels of all pairs: ``[..., P]``, or ``[..., blocks, P / blocks]``."""
-        import torch
-
         x = self.turned(x)
         if self.interleaved:
             return x[..., 0::2], x[..., 1::2]
         if self.blocks > 1:
-            a, b = torch.unflatten(x, -1, (self.blocks, 2, -1)).unbind(-2)
+            a, b = x.view(*x.shape[:-1], self.blocks, 2, self.rotary_dim // self.blocks // 2).unbind(-2)
             return a, b
         a, b = x.chunk(2, dim=-1)
         return a, b
 
     def per_block(self, table: Tensor) -> Tensor:
         """``[..., P]`` in the shape that `views` gives, as a view."""
-        import torch
-
-        return torch.unflatten(table, -1, (self.blocks, -1)) if self.blocks > 1 else table
+        return table.view(*table.shape[:-1], self.blocks, self.pairs // self.blocks) if self.blocks > 1 else table
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """First and second channel of every pair as they are read: ``[..., head_dim]`` -> two ``[..., P]``.
@@ -134,7 +130,7 @@ class Layout:
         (tensor([0, 1, 4, 5]), tensor([2, 3, 6, 7]))
         """
         a, b = self.views(x)
-        return (a.flatten(-2), b.flatten(-2)) if self.blocks > 1 else (a, b)
+        return (_merged(a), _merged(b)) if self.blocks > 1 else (a, b)
 
     def join(self, a: Tensor, b: Tensor) -> Tensor:
         """The channels that rotate, from both members of all pairs: two ``[..., P]`` -> a new ``[..., rotary_dim]``.
@@ -146,9 +142,9 @@ class Layout:
         import torch
 
         if self.interleaved:
-            return torch.stack((a, b), dim=-1).flatten(-2)
+            return _merged(torch.stack((a, b), dim=-1))
         if self.blocks > 1:
-            return torch.cat((self.per_block(a), self.per_block(b)), dim=-1).flatten(-2)
+            return _merged(torch.cat((self.per_block(a), self.per_block(b)), dim=-1))
         return torch.cat((a, b), dim=-1)
 
     def within(self, x: Tensor, rotated: Tensor) -> Tensor:
@@ -222,3 +218,8 @@ class Layout:
         halves = "halves" if self.blocks == 1 else f"halves in each of {self.blocks} blocks"
         read, other = ("interleaved", halves) if self.interleaved else (halves, "interleaved")
         return f"{read}, written as {other}" if self.permuted else read
+
+
+def _merged(x: Tensor) -> Tensor:
+    """The last two axes as one. Batched gradients have a rule for `reshape` and `view`, and none for `flatten`."""
+    return x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])

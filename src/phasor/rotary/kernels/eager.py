@@ -118,7 +118,7 @@ class _Blocks(torch.autograd.Function):
 def _in_blocks(
     x: Tensor, cos: Tensor, sin: Tensor, tokens: int, layout: Layout, promoted: bool, out: Tensor | None = None
 ) -> Tensor:
-    x, y = _filled(x), out
+    x, cos, sin, y = _filled(x), _filled(cos), _filled(sin), out
     if y is None:
         dtype = torch.promote_types(x.dtype, cos.dtype) if promoted else x.dtype
         y = torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)

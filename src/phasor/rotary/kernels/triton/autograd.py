@@ -69,6 +69,10 @@ def launched(
         given, negate = launch.of_positions(angles.positions, steps, factor), reverse != transposed
         as_it_lies = angles.seq_len is None
     x, w = launch.in_memory(q, order), None if k is None else launch.in_memory(k, order)
+    if norm is not None:  # a launch that is kept is given the addresses of the weights, not of copies
+        as_it_lies = as_it_lies and all(
+            a is b for a, b in zip(norm[:2], launch.of_norm(norm)[0], strict=False) if a is not None
+        )
     again = rotate(x, w, y, z, given, layout.transposed() if transposed else layout, order, negate, rounded, norm)
     if again is not None and as_it_lies and x is q and w is k and key is not None:
         plans.keep(key, again, q, k, angles, steps)

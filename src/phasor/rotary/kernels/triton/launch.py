@@ -201,6 +201,8 @@ def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, floa
     if norm is None:
         return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
     of_q, of_k = (None if w is None else w.resolve_neg().contiguous() for w in norm[:2])
+    if of_q is not None and of_k is not None and of_q.dtype != of_k.dtype:  # one pointer is chosen of two
+        of_q, of_k = of_q.float(), of_k.float()
     rounded = ROUNDINGS.index(norm.rounding) + 1
     about_it = {"NORM": rounded, "WEIGHTED": of_q is not None, "OFFSET": norm.unit_offset}
     return (of_q, of_q if of_k is None else of_k, norm.eps), about_it
