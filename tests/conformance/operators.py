@@ -12,7 +12,7 @@ from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.models.configs import ModelRotary
 
 from .by_hand import both_by_hand, by_hand
-from .theirs import HEADS, Pair, code_of, modules_for, tables, turned
+from .theirs import HEADS, Pair, functions_for, modules_for, tables, turned
 
 NEAR_AND_FAR = (*range(8), 100, 4095, 32_767, 131_071)
 ROUNDINGS = 8  # steps of the number format by which two orders of one sum may differ
@@ -117,7 +117,7 @@ def own(case: Case, positions: Tensor, q: Tensor, k: Tensor) -> Iterator[Pair]:
     The channels of latent attention that turn, and the heads that do, are cut out by the attention and not by the
     function, so the function gets them alone. Positions that a model scales before its module takes them are scaled.
     """
-    _, functions = code_of(type(case.config).__name__)
+    functions = functions_for(type(case.config).__name__, case.model.part)
     spec, heads_that_turn = case.spec, case.model.heads
     first = spec.head_dim - spec.rotary_dim if spec.trailing else 0
     slices = dict.fromkeys(((first, first + spec.rotary_dim), (0, spec.head_dim)))

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,6 +38,20 @@ def code_of(config_name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     modules = [_load(n) for n in names if FORMS.search(n[2])]
     functions = [_load(n) for n in names if TURNS.search(n[2])]
     return tuple(m for m in modules if inspect.isclass(m)), tuple(f for f in functions if inspect.isfunction(f))
+
+
+@cache
+def functions_for(config_name: str, part: str) -> tuple[Any, ...]:
+    """Those that turn which the classes of an indexer call, or those that all others do: a file may have both."""
+    functions = code_of(config_name)[1]
+    return tuple(one for one in functions if (part == "indexer") in _called_by_an_indexer(one)) or functions
+
+
+def _called_by_an_indexer(function: Any) -> set[bool]:
+    """Whether the classes of its file that call it are indexers."""
+    text = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    classes = re.findall(r"^class (\w+)(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    return {"Indexer" in name for name, body in classes if re.search(rf"\b{function.__name__}\(", body)}
 
 
 def _load(name: Name) -> Any:
