@@ -33,15 +33,12 @@ from phasor import (
     apply_rotary,
     apply_rotary_qk,
     apply_rotary_qkv,
-    apply_rotary_to_cache,
-    apply_rotary_to_latent_cache,
-    change_spec,
-    kernels,
     reposition,
     rotate,
     shift,
-    unrotate,
-)  # fmt: skip
+)
+from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache, change_spec, unrotate
+from phasor.rotary import kernels
 from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels import eager
 from phasor.rotary.scaling import DynamicNTK, Linear, YaRN
