@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...layout import Layout
 from ...rotation import Rotation
 from ...spec import RotarySpec, axis_steps
 from ...tables import Phases, spec_of
@@ -49,6 +50,12 @@ def plan_of(key: str, seq_len: int | None) -> tuple[Any, RotarySpec, int | None]
     steps = [step for row in axis_steps(spec, seq_len) for step in row]
     sign, factor = -1.0 if spec.reverse else 1.0, spec.attention_factor(seq_len)
     return MODULE.plan(spec.layout, sign, factor, struct.pack(f"{len(steps)}q", *steps), spec.pairs), spec, seq_len
+
+
+def plan_of_steps(steps: list[int], factor: float) -> tuple[Any]:
+    """What the extension needs for heads whose pairs are halves: a step for each, and the factor on cos and sin."""
+    layout = Layout(head_dim=2 * len(steps))
+    return (MODULE.plan(layout, 1.0, factor, struct.pack(f"{len(steps)}q", *steps), len(steps)),)
 
 
 @lru_cache(maxsize=512)

@@ -154,6 +154,12 @@ def rotate(
     return _native.rotate(q, k, positions, tensor_format, False, num_heads, out, k_positions, plan)
 
 
+def rotate_by_plan(head: Tensor, positions: Tensor, plan: Any) -> Tensor | None:
+    """The short way for one head ``[..., heads, seq, head_dim]`` and a plan that is kept; None where it declines."""
+    done = _native.rotate(head, None, positions, "bhsd", False, None, None, None, plan)
+    return None if done is None else done[0]
+
+
 def change(
     k: Tensor, old: RotarySpec, at: Tensor, new: RotarySpec, to: Tensor, tensor_format: str, out: Tensor | None
 ) -> Any:
