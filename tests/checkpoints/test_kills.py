@@ -106,3 +106,13 @@ def test_what_was_replaced_comes_back_before_it_is_asked_whether_to_replace_it(z
     (partial / "replaced/config.json").write_bytes(OLD["config.json"])
     assert zygote.run(source, tmp_path / "out") == 2
     assert everything(tmp_path / "out") == OLD
+
+
+def test_what_was_replaced_goes_where_the_new_folder_is_there(zygote, source, whole, tmp_path):
+    """Killed after the second rename."""
+    partial = tmp_path / "out.phasor-partial"
+    for folder in (partial / "replaced", tmp_path / "out"):
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_bytes(OLD["config.json"])
+    assert zygote.run(source, tmp_path / "out", force=True) == 0
+    assert everything(tmp_path / "out") == whole and not partial.exists()

@@ -81,7 +81,10 @@ def _put_back(partial: Path, target: Path) -> bool:
     """Whether a run was killed between its two renames: what it was replacing has its name again."""
     if foreign := {entry.name for entry in partial.iterdir()} - {NEW, OLD, LOCK}:
         raise ValueError(f"{partial}: holds {min(foreign)}, which no conversion left there; move it elsewhere")
-    if target.exists() or not (partial / OLD).exists():
+    if not (partial / OLD).exists():
+        return False
+    if target.exists():  # killed after them
+        shutil.rmtree(partial / OLD)
         return False
     os.rename(partial / OLD, target)
     return True

@@ -136,6 +136,9 @@ def in_other_angles(vectors: Vectors, kind: Kind, c: Comparison, other: dict[str
     if c.swapped or short is None or f"{kind.name}.{short}" not in vectors.tensors:
         return None
     counterpart = compare(vectors, kind, c.name, short, other)
+    if c.short.startswith("model."):  # whose tolerance allows for exact angles, too
+        tells = bool(replace(counterpart, got=c.expected).wrong.any())
+        return replace(counterpart, short=c.short) if counterpart.right and tells else None
     telling = replace(c, got=counterpart.expected).wrong  # where the other arithmetic would be wrong under this name
     if not telling.any():
         return None
