@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from calls import EAGER, Call, built, check, native_ways, odd_address, of_inference
-from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, rotate
+from phasor import (
+    Layout,
+    RotarySpec,
+    Rotation,
+    apply_qk_norm_rotary,
+    apply_rotary,
+    apply_rotary_qk,
+    apply_rotary_to_cache,
+    rotate,
+)
 from phasor.rotary.axes import Axial
 
 from .conftest import sets
@@ -134,6 +143,16 @@ def tables_of_a_row_each(tensor_format):
     return Call(apply_rotary, [x, rotation], {"tensor_format": tensor_format})
 
 
+def float8_of_many_heads():
+    """More heads than are formed at once, each with a scale of its own."""
+    q, k = tensors((3, 2, 64), (3, 20, 64))
+    caches = [torch.zeros(1, 4, 20, 64).to(torch.float8_e4m3fn) for _ in range(2)]
+    scales = {"k_scale": torch.linspace(0.01, 1, 20), "v_scale": torch.linspace(1, 0.01, 20)}
+    given = {"tensor_format": "thd", **scales}
+    rotation, slots = Rotation.at(SPEC, torch.arange(3)), torch.tensor([2, -1, 0])
+    return Call(apply_rotary_to_cache, [q, k, k.clone(), rotation, *caches, slots], given, caches)
+
+
 # What may not be written: (q, k, the cosines that rotate them) -> out
 WRONG_OUTPUTS = {
     "another dtype": lambda q, k, cos: (q.float(), k),
@@ -172,6 +191,7 @@ EDGES = {
     **{f"odd address of {x}": lambda x=x: where_only_one_can_be_taken(x) for x in "qk"},
     **{f"no heads of {x}": lambda x=x: without_heads(x) for x in "qk"},
     "an image": an_image,
+    "float8 of many heads": float8_of_many_heads,
     **{f"rows of their own, {f}": lambda f=f: tables_of_a_row_each(f) for f in ("bhsd", "bshd", "sbhd")},
     **{
         f"large, {name}, {dtype}": lambda spec=spec, dtype=dtype: large(spec, dtype)

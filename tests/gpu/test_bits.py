@@ -39,9 +39,6 @@ def there_and_back(call, *inputs):
     return [y.detach() for y in results] + [g.contiguous() for g in torch.autograd.grad(results, inputs, ups)]
 
 
-# The interpreter takes a third of a second for each: of `SPECS` it has every axes scheme, place and pair layout once.
-
-
 def follows_the_law(build):
     assert not (wrong := check(build, TRITON)), wrong
 

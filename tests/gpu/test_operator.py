@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from core.conftest import assert_within, at
+from core.conftest import FACTORS, SPECS, assert_within, at
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
 from phasor.rotary.axes import OneAxis, Sections
 from phasor.rotary.kernels import ORDERS
@@ -11,10 +11,12 @@ from phasor.rotary.kernels.triton import autograd, operator
 from phasor.rotary.tables import Phases
 
 from .conftest import DEVICE
-from .test_bits import DTYPES, EVERY, FORMATS, same, there_and_back
+from .test_bits import DTYPES, same, there_and_back
 
 pytestmark = pytest.mark.usefixtures("few_programs")
+EVERY = {n: s for n, s in SPECS.items() if n.startswith(("yarn-", "plain-one"))} | FACTORS
 SOME = [name for i, name in enumerate(EVERY) if i % 16 == 3]
+FORMATS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}  # from [B, H, S, D]
 SPEC = RotarySpec(head_dim=16, axes=Sections((3, 5)))
 
 
