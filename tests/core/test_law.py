@@ -10,16 +10,8 @@ import pytest
 import torch
 
 from calls import EAGER, Call, built, check, native_ways, odd_address, of_inference
-from phasor import (
-    Layout,
-    RotarySpec,
-    Rotation,
-    apply_qk_norm_rotary,
-    apply_rotary,
-    apply_rotary_qk,
-    apply_rotary_to_cache,
-    rotate,
-)
+from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, rotate
+from phasor.caches import apply_rotary_to_cache
 from phasor.rotary.axes import Axial
 
 from .conftest import sets

@@ -7,8 +7,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from house import ROOT
 
 HERE = Path(__file__).parent
@@ -17,10 +15,10 @@ RESULTS = json.loads((HERE / "results/tinyshakespeare.json").read_text())["secti
 ENCODINGS = ("sinusoidal", "rotary", "alibi")
 
 
-def rows(heading: str, number: int = 0) -> dict[str, list[str]]:
-    """The rows of a table of one section, by their first cell."""
+def rows(heading: str) -> dict[str, list[str]]:
+    """The rows of the first table of one section, by their first cell."""
     section = PAGE.partition(f"\n## {heading}")[2].partition("\n## ")[0]
-    table = re.findall(r"(?:^\|.*\|\n)+", section, re.MULTILINE)[number]
+    table = re.findall(r"(?:^\|.*\|\n)+", section, re.MULTILINE)[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     return {first: rest for first, *rest in cells[2:]}
 
@@ -51,10 +49,9 @@ def test_extension():
     }
 
 
-@pytest.mark.parametrize("number, section", [(0, "differences"), (1, "extension_differences")])
-def test_differences(number, section):
-    shown = rows("Differences", number)
-    assert shown == {name: [with_interval(d) for _, d in curve] for name, curve in RESULTS[section]["curves"].items()}
+def test_differences():
+    curves = RESULTS["differences"]["curves"]
+    assert rows("Differences") == {name: [with_interval(d) for _, d in curve] for name, curve in curves.items()}
 
 
 def test_three_seeds_of_each():
