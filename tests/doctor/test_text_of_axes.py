@@ -12,7 +12,7 @@ from .families import model_of, rotary_of
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2_vl"])
-def test_two_mistakes_are_named(family: str) -> None:
+def test_two_mistakes_at_once_are_wrong_without_a_name(family: str) -> None:
     """The config says YaRN over base 50,000; the module has the plain frequencies of base 500,000."""
     model = model_of(family)
     models = [read_config(model.config).with_angles("float32")]
@@ -22,4 +22,4 @@ def test_two_mistakes_are_named(family: str) -> None:
     assert _of_text(one, spec) is None
     rotary.inv_freq = 500_000.0 ** (-torch.arange(0, spec.rotary_dim, 2) / spec.rotary_dim)
     finding = _of_text(one, spec)
-    assert finding is not None and finding.cause == "scaling+base"
+    assert finding is not None and finding.verdict == "wrong" and finding.cause == "unknown"

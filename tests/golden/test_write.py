@@ -183,7 +183,7 @@ def test_an_older_folder_is_replaced_and_any_other_is_not(tmp_path):
     (tmp_path / "mine/work.txt").write_text("kept")
     with pytest.raises(ValueError, match=r"folder must be new, empty, or hold older vectors, got .*mine.*name another"):
         write(CONFIGS["llama"], tmp_path / "mine")
-    with pytest.raises(ValueError, match=r"folder must be a folder, and .* is a file"):
+    with pytest.raises(ValueError, match=r"folder must be a folder, and .* is none; name another"):
         write(CONFIGS["llama"], tmp_path / "mine/work.txt")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "v"]  # nothing half-written beside
 
