@@ -3,7 +3,6 @@
 import typer
 
 from .evaluate import evaluate
-from .export import export
 from .predict import predict_texts
 from .train import train
 
@@ -13,7 +12,6 @@ COMMANDS = (  # with the line that the list of commands shows, whole at 80 colum
     ("train", train, "Train a model on labelled texts"),
     ("evaluate", evaluate, "Precision, recall and F1 on labelled texts"),
     ("predict", predict_texts, "Find spans in texts: JSON lines, coloured text or a page"),
-    ("export", export, "Write the scores of a model as ONNX"),
 )
 for name, command, line in COMMANDS:
     app.command(name, short_help=line)(command)
