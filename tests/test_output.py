@@ -31,7 +31,6 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
 FILES = {
-    "ner predict --html": ("ner", "predict", "nowhere", "nothing", "--html"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
     "study --html": ("study", "nowhere", "--text", "nothing", "--html"),
 }

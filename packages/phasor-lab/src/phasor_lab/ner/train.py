@@ -23,8 +23,7 @@ from .card import CARD, model_card
 from .config import TrainConfig
 from .data import Example
 from .data.windows import Encoded
-from .lora import add_lora, merged
-from .metrics import Score, Scores, best_threshold, evaluate
+from .metrics import Score, best_threshold, evaluate
 from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, check_folder, collate, save
 from .predict import align_for, predict_windows
 
@@ -73,12 +72,11 @@ def train(
     checkpoint_every: int = 500,
     say: Callable[[str], None] = lambda line: None,
     progress: bool = False,
-    baseline: Scores | None = None,
 ) -> TrainedSpans:
     """Train ``model`` in ``folder``, or go on from its checkpoint: the weights it ends with are the same to the bit.
 
     After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``. Beside
-    it are ``card.md`` (what the model knows, by label, length and novelty; beside ``baseline``, if given),
+    it are ``card.md`` (what the model knows, by label, length and novelty),
     ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
     every epoch.
 
@@ -97,8 +95,6 @@ def train(
     true = [example.entities for example in dev]
     digests = {"train": digest(data), "dev": digest(dev)}
     run = json.loads(json.dumps({"model": model.config.to_dict(), "train": config.to_dict(), "data": digests}))
-    if config.lora:
-        add_lora(model, config.lora)
     training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
     with (
         alone(folder),  # makes it: what cannot be written is said now, not after an epoch
@@ -134,8 +130,8 @@ def train(
                         predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
                     scores = evaluate(true, predictions)
                     if training.record(scores.overall, threshold, time.perf_counter() - start):
-                        save(folder, merged(model), tokenizer, run | {"threshold": threshold})
-                        card = model_card(model.config, training.history[-1], data, dev, predictions, run, baseline)
+                        save(folder, model, tokenizer, run | {"threshold": threshold})
+                        card = model_card(model.config, training.history[-1], data, dev, predictions, run)
                         write_whole(folder / CARD, card.encode())
                 write_log(folder / LOG, training.history)
                 # last: a run that is killed before it does the epoch again, to the same end
