@@ -32,7 +32,6 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 # target shows that it was looked at first.
 FILES = {
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
-    "study --html": ("study", "nowhere", "--text", "nothing", "--html"),
 }
 FOLDERS = {
     "plan --write": ("plan", "nowhere", "--length", "8", "--write"),

@@ -123,7 +123,7 @@ FAULTS = {
         "conll", columns("A S-person", "B B-person", "", "C O"), 2, "tags must be of one scheme; others end each"),
     "no scheme in JSON": (
         "tokens", lines(*['{"tokens": ["A"], "ner_tags": ["' + p + '-person"]}' for p in "BI"]), 2, "tags must be"),
-    "no tag": ("conll", columns("A O", "B PER"), 2, "column 1 must hold tags (O, B-label, I-label, ...; IOB2 or BIOES), got 'P"),
+    "no tag": ("conll", columns("A O", "B PER"), 2, "column 1 must hold tags (O, B-label, I-label, ...; IOB2 or BIOES"),
     "no tag in JSON": ("tokens", '{"tokens": ["A"], "ner_tags": ["PER"]}', 1, "tag must be O or B-, I-, E-, S- and"),
     "a tag of no type": ("tokens", '{"tokens": ["A"], "ner_tags": [null]}', 1, "tag must be a name or a number, got N"),
     "a numbered tag": ("tokens", '{"tokens": ["A"], "ner_tags": [3]}', 1, "tag must be a name, got the number 3; name"),

@@ -160,7 +160,8 @@ def _tag_columns(blocks: list[list[Row]], token: int, columns: Sequence[int] | N
         for location, row in (row for rows in blocks for row in rows if others):
             if row[column] in others:
                 raise location.fault(
-                    f"column {column} must hold tags (O, B-label, I-label, ...; IOB2 or BIOES), got {shown(row[column])}; "
+                    f"column {column} must hold tags (O, B-label, I-label, ...; IOB2 or BIOES), "
+                    f"got {shown(row[column])}; "
                     "if it holds something else, name the columns of tags (columns, --column), counted from 0"
                 )
     return range(token + 1, len(cells))
