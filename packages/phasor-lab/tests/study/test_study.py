@@ -337,6 +337,16 @@ def test_a_missing_tokenizer_is_said_in_one_line(place, tmp_path, phasor):
     assert code == 2 and err.count("\n") == 1 and "has no tokenizer that works" in err and "tokenizer.json" in err
 
 
+@pytest.mark.parametrize(
+    "count, rule", [(20, "tokens must be at least 33"), (60, "tokens must have at least 97 tokens")]
+)
+def test_a_text_that_is_too_short_is_named(place, tmp_path, phasor, count, rule):
+    text = tmp_path / "short.txt"
+    text.write_text("x" * count)
+    code, _, err = phasor("study", place, "--text", text, "--length", "16")
+    assert code == 2 and err.startswith(f"phasor: {text}: {rule}") and err.count("\n") == 1
+
+
 class BidirectionalLlama(LlamaForCausalLM):
     """As some embedding models are: every token sees all."""
 
