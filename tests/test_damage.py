@@ -205,9 +205,8 @@ def test_a_command_answers_or_refuses_in_one_line(name, count, tmp_path, phasor,
         if name not in WRITES_INTO_WHAT_IT_READS:
             assert contents(place) == before, what
         if code == 2:
-            *progress, line = err.splitlines()
+            (line,) = err.splitlines()
             assert line.startswith("phasor: ") and str(place) in line and len(line) < 3000, (what, err)
-            assert all("━" in shown for shown in progress), (what, err)
             assert not (place / "new").exists() or "written: " in err, what
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from phasor.cli.progress import progress as told
+from phasor.cli.progress import silent
 from phasor.support.checks import whole
 from phasor.support.lock import alone
 from phasor.support.processes import Group, SaidByAll, process_group
@@ -23,7 +25,6 @@ from phasor.support.whole_files import remove_partial, write_whole
 from ..run_folder import checkpoint, sharded
 from ..run_folder.files import conform, parsed, read_json, write_json
 from ..run_folder.tensors import filled
-from ..run_folder.training import progress_bar
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
@@ -81,17 +82,15 @@ def train(
         with group.alike():  # nobody writes before everybody has read
             first = training.resume(folder / CHECKPOINT)
         speed, start = 0.0, time.perf_counter()
-        with (
-            Log(folder / METRICS, first, group.first) as log,
-            progress_bar(config.name, first, config.steps, progress and group.first) as advance,
-        ):
+        tell = told(f"steps of {config.name}", first) if progress else silent
+        with Log(folder / METRICS, first, group.first) as log:
             if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
                 write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
             for step in range(first, config.steps):
                 loss = training.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                advance(loss, f"{speed:,.0f} tokens/s")
+                tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
                 log.add(step, loss, speed)
                 if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
                     log.sync()
