@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from spans_crf import crf_scores
 from torch import Tensor, nn
 
 from phasor.encodings.heads import EfficientGlobalPointer
 from phasor.encodings.heads.cells import Factors
 from phasor_lab.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
-from phasor_lab.ner.baseline import crf_scores
 from phasor_lab.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
 from phasor_lab.ner.data import usual_mode
 from phasor_lab.ner.model import load, new_model

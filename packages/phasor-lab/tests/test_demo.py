@@ -80,7 +80,7 @@ def test_the_index_shows_every_model_and_every_picture_exists(out, drawn):
 
 def test_the_index_leads_and_keeps_each_model_closed(out):
     page = (out / "index.html").read_text()
-    assert page.index('href="lab/report.html"') < page.index("The relative law") < page.index("<details")
+    assert page.index('href="lab/report.txt"') < page.index("The relative law") < page.index("<details")
     for name in bundled_models():
         anchor = name.replace("/", "--")
         assert (

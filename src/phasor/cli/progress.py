@@ -15,15 +15,23 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def progress(things: str) -> Callable[..., None]:
-    """To be called with what is done and what there is; silent where stderr is no terminal."""
+def silent(*_: object) -> None:
+    """Nothing is told."""
+
+
+def progress(things: str, first: int = 0) -> Callable[..., None]:
+    """To be called with what is done, what there is and a note; silent where stderr is no terminal.
+
+    ``first``: what had been done before.
+    """
     start = last = time.monotonic()
 
-    def tell(done: int, most: int, *_: object) -> None:
+    def tell(done: int, most: int, note: object = "") -> None:
         nonlocal last
         now = time.monotonic()
-        if is_first() and sys.stderr.isatty() and now - last >= EVERY and done:
+        if is_first() and sys.stderr.isatty() and now - last >= EVERY and done > first:
             last = now
-            say(f"{done} of at most {most} {things}, {(now - start) / done * (most - done):.0f} s left", error=True)
+            left = (now - start) / (done - first) * (most - done)
+            say(f"{done} of at most {most} {things}, {left:.0f} s left  {note}".rstrip(), error=True)
 
     return tell

@@ -113,15 +113,6 @@ def figure_text(text: str) -> str:
     return (line if len(line) <= 60 else f"{line[:60]} …").replace("$", r"\$")
 
 
-def script_json(data: Any) -> str:
-    r"""JSON inside a script of a page: no ``<`` that a browser could take for the end of it.
-
-    >>> print(script_json(["</script>"]))
-    ["\u003c/script>"]
-    """
-    return json_text(data, indent=None).replace("<", "\\u003c")
-
-
 def png_source(png: bytes) -> str:
     """A picture as the ``src`` of an ``img``, so that the page needs no other file."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"

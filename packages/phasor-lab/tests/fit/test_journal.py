@@ -93,7 +93,7 @@ def test_a_journal_of_another_search_is_refused(change, model, tmp_path):
 def test_another_file_is_refused_and_kept(model, tmp_path):
     path = tmp_path / "notes"
     path.write_text("mine\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=f"{path} is no journal of evaluations"):
+    with pytest.raises(ValueError, match=f"{path} must be JSON as phasor wrote it, got: .*; delete it"):
         search(model, path)
     assert path.read_text(encoding="utf-8") == "mine\n"
 

@@ -52,7 +52,7 @@ def test_from_text_to_report(text_file, tmp_path):
     reported = json.loads(call("report", runs, "--out", tmp_path / "report", "--json"))
     curves = {"loss_by_length", "differences", "loss_by_position", "extension_table", "extension_curves"}
     assert set(reported["sections"]) == curves | {"extension_differences"}
-    assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "report" / "report.txt").is_file()
 
 
 def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):

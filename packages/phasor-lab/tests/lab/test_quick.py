@@ -14,6 +14,6 @@ def test_quick_leaves_a_report_and_can_be_repeated(text_file, tmp_path):
     assert [length for length, _ in curves["rotary"]] == [64, 96, 128, 256, 512]
     assert list(numbers["sections"]["extension_table"]["curves"]) == ["none", "linear", "ntk", "yarn"]
     assert numbers["commands"] == ["phasor demo"]
-    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "report.txt").is_file()
     assert "sinusoidal" in said[0]
     assert quick(tmp_path, [text_file], **budget, say=said.append) == numbers

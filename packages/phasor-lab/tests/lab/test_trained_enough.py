@@ -76,4 +76,4 @@ def test_the_page_and_the_numbers_carry_the_note(run, tmp_path):
     pytest.importorskip("matplotlib")
     data = report([run(3.0, 2.5)], tmp_path / "report")
     assert data["training"].startswith("Hardly trained")
-    assert data["training"] in (tmp_path / "report" / "report.html").read_text()
+    assert data["training"] in (tmp_path / "report" / "report.txt").read_text()

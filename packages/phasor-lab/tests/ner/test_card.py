@@ -1,15 +1,14 @@
-"""The model card and the baseline beside it, by counts that can be made by hand."""
+"""The model card, by counts that can be made by hand."""
 
 import re
 
 import pytest
 
 from phasor_lab.ner import Entity, Example, evaluate
-from phasor_lab.ner.baseline import crf_scores
 from phasor_lab.ner.card import CARD, model_card
 from phasor_lab.ner.metrics import Prediction, best_threshold
 
-from .toy import DEV, TRAIN, model_config, train_config
+from .toy import model_config, train_config
 
 RUN = {"train": train_config().to_dict(), "data": {"train": "12ab", "dev": "34cd"}}
 EPOCH = {"epoch": 2, "threshold": 0.25}
@@ -19,9 +18,9 @@ def example(text, *entities):
     return Example(text, tuple(Entity(*entity) for entity in entities), "data/a|b.json:1")
 
 
-def card(data, dev, predictions, **options):
+def card(data, dev, predictions):
     config = model_config(labels=("name", "place"))
-    return model_card(config, EPOCH, data, dev, predictions, RUN, **options)
+    return model_card(config, EPOCH, data, dev, predictions, RUN)
 
 
 def test_a_card_counts_by_label_length_and_novelty():
@@ -47,12 +46,6 @@ def test_labels_in_a_card_are_no_markup():
     text = model_card(config, EPOCH, data, data, [[Prediction(0, 3, label, 0.9)]], RUN)
     shown = "\\`a\\`\\|\\*b\\* !\\[x\\](http://e.org/p) &lt;img src=x&gt;"
     assert f"| {shown} | 1.000 |" in text and text.count(shown) == text.count("e.org") == 2  # also as a rare one
-
-
-def test_a_card_sets_the_baseline_beside_the_model():
-    dev = [example("Ada", (0, 3, "name"))]
-    text = card(dev, dev, [[]], baseline=evaluate([dev[0].entities], [dev[0].entities]))
-    assert "| all | 0.000 |" in text and "| all, by a CRF with the usual features | 1.000 |" in text
 
 
 def test_training_writes_the_card_of_the_best_epoch(trained):
@@ -101,18 +94,3 @@ def test_labels_that_were_not_measured_are_named():
     dev = [example("Zoe", (0, 3, "name"))]
     text = card(data, dev, [[Prediction(0, 3, "name", 0.9)]])
     assert "Labels that do not occur in the development data, so were not measured: place." in text
-
-
-def test_the_baseline_learns_the_toy_language():
-    pytest.importorskip("pycrfsuite")
-    scores = crf_scores(TRAIN, DEV, words=True)
-    flat = sum(len(e.entities) - (len(e.entities) > 3) for e in DEV)  # of "lima fc" only the outer one can be told
-    assert scores.overall.correct == flat
-    assert scores.labels["club"].correct == scores.labels["club"].gold > 0
-    assert crf_scores(TRAIN, DEV, words=False).overall.f1 > 0.8
-
-
-def test_a_baseline_without_its_library_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("phasor_lab.ner.baseline.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"install it with: pip install 'phasor-lab\[crf\]'"):
-        crf_scores(TRAIN, DEV, words=True)

@@ -67,11 +67,7 @@ def test_predict_reads_a_file_or_the_standard_input(files, tmp_path):
     assert call("predict", folder / "model", stdin="") == ""
     first = json.loads(shown.splitlines()[0])["spans"][0]
     assert set(first) == {"start", "end", "label", "score"}
-    assert "rome place" in call("predict", folder / "model", tmp_path / "texts", "--view")
-    assert (
-        call("predict", folder / "model", tmp_path / "texts", "--html", tmp_path / "page.html").strip().endswith("html")
-    )
-    assert "<sub" in (tmp_path / "page.html").read_text()
+    assert "[rome place" in call("predict", folder / "model", tmp_path / "texts", "--view")
 
 
 def test_several_seeds_get_a_folder_each(files, tmp_path):

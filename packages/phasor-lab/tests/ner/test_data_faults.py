@@ -106,27 +106,25 @@ FAULTS = {
         "label must be one of person, place, got 'persn'; correct it, or have it in the training data"),
     "an unknown label in a tag": ("conll", columns("A O", "", "B B-person", "C B-x"), 4, "label must be one of person"),
     # tags
-    "IOB1 after BIO": (
+    "IOB1": (
         "conll", columns("A B-person", "", "B I-person"), 3,
-        "tags must be of one scheme, got an entity that begins with 'I-person' after one that begins with 'B-person' "
-        "(line 1); BIO begins all with B-"),
-    "BIO after IOB1": ("conll", columns("A I-person", "B O", "C B-person"), 3, "tags must be of one scheme, got an en"),
-    "another label inside": ("conll", columns("A B-person", "B I-place"), 2, "tags must be of one scheme, got an enti"),
-    "BIOES and BILOU": (
-        "conll", columns("A B-person", "B E-person", "C U-person"), 3,
-        "tags must be of one scheme, got 'U-person' after B- (line 1), E- (line 2)"),
+        "tags must be IOB2 or BIOES, where an entity begins with B- or S-, got 'I-person' after the beg"),
+    "another label inside": ("conll", columns("A B-person", "B I-place"), 2, "tags must be IOB2 or BIOES, where an"),
+    "BILOU": (
+        "conll", columns("A B-person", "B L-person"), 2,
+        "column 1 must hold tags (O, B-label, I-label, ...; IOB2 or BIOES), got 'L-person'"),
     "BIOES without an end": (
         "conll", columns("A S-person", "B B-person", "C O"), 3,
-        "tags must be of one scheme that ends each entity, got 'O' after 'B-person'"),
-    "BIOES that begins inside": ("conll", columns("A S-person", "B E-person"), 2, "tags must be of one scheme that en"),
+        "tags must be of one scheme; others end each entity (E-, S-), got 'person' without an end"),
+    "BIOES that begins inside": ("conll", columns("A S-person", "B E-person"), 2, "tags must be IOB2 or BIOES, where"),
     "BIOES that changes label": (
-        "conll", columns("A B-person", "B E-place"), 2, "tags must be of one scheme that ends each entity, got 'E-pla"),
+        "conll", columns("A B-person", "B E-place"), 2, "tags must be IOB2 or BIOES, where an entity begins with B-"),
     "BIOES open at the end": (
         "conll", columns("A S-person", "B B-person", "", "C O"), 2, "tags must be of one scheme; others end each"),
     "no scheme in JSON": (
         "tokens", lines(*['{"tokens": ["A"], "ner_tags": ["' + p + '-person"]}' for p in "BI"]), 2, "tags must be"),
-    "no tag": ("conll", columns("A O", "B PER"), 2, "column 1 must hold tags (O, B-label, I-label, ...), got 'PER'; i"),
-    "no tag in JSON": ("tokens", '{"tokens": ["A"], "ner_tags": ["PER"]}', 1, "tag must be O or B-, I-, E-, S-, L-, U"),
+    "no tag": ("conll", columns("A O", "B PER"), 2, "column 1 must hold tags (O, B-label, I-label, ...; IOB2 or BIOES"),
+    "no tag in JSON": ("tokens", '{"tokens": ["A"], "ner_tags": ["PER"]}', 1, "tag must be O or B-, I-, E-, S- and"),
     "a tag of no type": ("tokens", '{"tokens": ["A"], "ner_tags": [null]}', 1, "tag must be a name or a number, got N"),
     "a numbered tag": ("tokens", '{"tokens": ["A"], "ner_tags": [3]}', 1, "tag must be a name, got the number 3; name"),
     "too few tags": (

@@ -29,9 +29,8 @@ def file(tmp_path: Path, content: str | bytes) -> Path:
         ),
         ("conll", "Ada\tB-person\nmet\tO\nBob\tB-person\n"),
         ("conll", "Ada B-person\nmet O\nBob B-person"),
-        ("conll", "Ada\tI-person\r\nmet\tO\r\nBob\tI-person\r\n\r\n"),
+        ("conll", "Ada\tB-person\r\nmet\tO\r\nBob\tB-person\r\n\r\n"),
         ("conll", "Ada\tS-person\nmet\tO\nBob\tS-person\n"),
-        ("conll", "Ada\tU-person\nmet\tO\nBob\tU-person\n"),
         ("conll", "#\thttp://a.example\n1\tAda\tB-person\tO\n2\tmet\tO\tO\n3\tBob\tO\tB-person\n"),
         ("spans", '{"text": "Ada met Bob", "spans": [{"start": 0, "end": 3, "label": "person"}, '
                   '{"start": 8, "end": 11, "label": "person", "text": "Bob", "score": 0.9}]}\n'),

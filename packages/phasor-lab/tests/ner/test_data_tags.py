@@ -1,4 +1,4 @@
-"""Tags of five schemes become the spans that conlleval, as seqeval repeats it, sees in them."""
+"""Tags of both schemes become the spans that conlleval, as seqeval repeats it, sees in them."""
 
 import random
 
@@ -21,11 +21,7 @@ def spans(tmp_path, tags: list[str]) -> list[tuple[int, int, str]]:
     "tags, expected",
     [
         ("B-a I-a B-a O B-b", [(0, 1, "a"), (2, 2, "a"), (4, 4, "b")]),
-        ("I-a I-a B-a O I-b", [(0, 1, "a"), (2, 2, "a"), (4, 4, "b")]),  # IOB1
-        ("I-a I-b O I-b", [(0, 0, "a"), (1, 1, "b"), (3, 3, "b")]),  # IOB1 without neighbours of one label
         ("B-a E-a S-a O B-b I-b E-b", [(0, 1, "a"), (2, 2, "a"), (4, 6, "b")]),
-        ("B-a L-a U-a O B-b I-b L-b", [(0, 1, "a"), (2, 2, "a"), (4, 6, "b")]),
-        ("B-a E-a S-a O B-b M-b E-b", [(0, 1, "a"), (2, 2, "a"), (4, 6, "b")]),
         ("B-a-b I-a-b O", [(0, 1, "a-b")]),
         ("O O", []),
     ],
@@ -34,20 +30,13 @@ def test_schemes(tmp_path, tags, expected):
     assert spans(tmp_path, tags.split()) == expected
 
 
-def test_the_scheme_is_one_of_the_whole_file(tmp_path):
-    path = tmp_path / "tags.conll"
-    path.write_text("x\tI-a\nx\tI-a\n\nx\tB-a\nx\tO\n")
-    with pytest.raises(ValueError, match="must be of one scheme"):
-        read(path)
-
-
 def test_each_column_has_its_scheme(tmp_path):
     path = tmp_path / "tags.conll"
-    path.write_text("x\tB-a\tI-b\nx\tI-a\tO\nx\tO\tI-b\n")
+    path.write_text("x\tB-a\tS-b\nx\tI-a\tO\nx\tO\tS-b\n")
     assert read(path)[0].entities == (Entity(0, 1, "b"), Entity(0, 3, "a"), Entity(4, 5, "b"))
 
 
-@pytest.mark.parametrize("scheme", ["IOB2", "IOBES", "BILOU", "IOB1"])
+@pytest.mark.parametrize("scheme", ["IOB2", "IOBES"])
 def test_random_spans_read_as_seqeval_reads_them(tmp_path, scheme):
     random.seed(0)
     for _ in range(30):
@@ -56,18 +45,11 @@ def test_random_spans_read_as_seqeval_reads_them(tmp_path, scheme):
 
 
 def tagged(scheme: str, length: int) -> list[str]:
-    tags, before = ["O"], "O"  # the first token is none, so that IOB1 shows itself below
+    tags: list[str] = []
     while len(tags) < length:
         size, label = random.randint(1, 4), random.choice("ab")
-        if random.random() < 0.4:
-            tags, before = [*tags, "O"], "O"
-            continue
-        inside = [f"I-{label}"] * size
-        if scheme != "IOB1" or before == label:
-            inside[0] = f"B-{label}"
-        if scheme in ("IOBES", "BILOU"):
-            inside[-1] = f"{'E' if scheme == 'IOBES' else 'L'}-{label}"
-            if size == 1:
-                inside = [f"{'S' if scheme == 'IOBES' else 'U'}-{label}"]
-        tags, before = tags + inside, label
+        inside = [f"B-{label}", *[f"I-{label}"] * (size - 1)]
+        if scheme == "IOBES":
+            inside[-1] = f"{'E' if size > 1 else 'S'}-{label}"
+        tags += ["O"] if random.random() < 0.4 else inside
     return tags

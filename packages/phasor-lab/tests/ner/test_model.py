@@ -168,21 +168,6 @@ def test_settings_that_are_not_those_of_a_training_are_named(tmp_path, change, m
     assert str(error.value).endswith("put back what was there, or train again")
 
 
-def test_a_model_of_an_earlier_version_is_read(tmp_path):
-    """Without the settings that came later, its threshold among those of the training."""
-    save(tmp_path, model(), TOKENIZER, RUN)
-    save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
-    about = json.loads((tmp_path / "config.json").read_text())
-    for name in ("words", "rows", "vectors"):
-        del about["model"][name]
-    for name in ("minutes", "lora"):
-        del about["train"][name]
-    del about["threshold"]
-    about["train"]["threshold"] = 0.75
-    (tmp_path / "config.json").write_text(json.dumps(about))
-    assert load(tmp_path).about["threshold"] == 0.75
-
-
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_change_that_no_weight_tells_of_is_noticed(tmp_path, name):
     save(tmp_path, model(), TOKENIZER, RUN)
@@ -371,28 +356,3 @@ def test_slow_tokenizers_and_folders_without_encoder_are_refused(tmp_path):
     transformers.CanineConfig().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"encoder must have a fast tokenizer .* got the slow CanineTokenizer"):
         tokenizer_and_limits(tmp_path, "characters", [], 256)
-
-
-def test_low_rank_updates_are_saved_as_whole_weights(bert, tmp_path):
-    """Only maps of the encoder change, by matrices of the rank that was asked for; the rest is the folder's own."""
-    pytest.importorskip("peft")
-    tokenizer, longest = tokenizer_and_limits(bert, "characters", [], 256)
-    config = model_config(encoder="pretrained", vocab=tokenizer.get_vocab_size(), max_length=longest)
-    spans = SpanModel(config, load_pretrained(bert))
-    train(spans, tokenizer, TRAIN, DEV, train_config(epochs=2, lora=2), tmp_path)
-    before = dict(load_pretrained(bert).named_parameters())
-    after = dict(load(tmp_path).model.encoder.model.named_parameters())
-    assert list(before) == list(after)
-    changed = {
-        name: (after[name] - before[name]).detach() for name in before if not torch.equal(after[name], before[name])
-    }
-    assert (
-        "encoder.layer.0.attention.self.query.weight" in changed and "embeddings.word_embeddings.weight" not in changed
-    )
-    for change in changed.values():
-        assert change.ndim == 2 and torch.linalg.matrix_rank(change.double(), rtol=1e-4) == 2
-
-
-def test_low_rank_updates_are_for_pretrained_encoders(tmp_path):
-    with pytest.raises(ValueError, match="lora is for a pretrained encoder, got lora=4 and transformer, from scratch"):
-        train(model(encoder="transformer"), TOKENIZER, TRAIN, DEV, train_config(lora=4), tmp_path)

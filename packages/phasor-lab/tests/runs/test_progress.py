@@ -1,22 +1,19 @@
-"""The bar that a person sees while a model trains."""
+"""What a person sees while a model trains."""
 
 import pytest
 
-from phasor_lab.run_folder.training import check_loss, progress_bar
+from phasor.cli.progress import progress
+from phasor_lab.run_folder.training import check_loss
 
 
-def test_the_bar_shows_steps_loss_and_note(capsys):
-    pytest.importorskip("rich")
-    with progress_bar("toy", 1, 4, shown=True) as advance:
-        advance(2.5, "1,234 tokens/s")
-    error = capsys.readouterr().err
-    assert all(text in error for text in ("toy", "2/4", "loss 2.500", "1,234 tokens/s"))
-
-
-def test_without_a_bar_nothing_is_written(capsys):
-    with progress_bar("toy", 0, 4, shown=False) as advance:
-        advance(2.5)
-    assert capsys.readouterr() == ("", "")
+def test_the_line_shows_steps_time_and_note(monkeypatch, capsys):
+    clock = iter([100.0, 102.0, 106.0])
+    monkeypatch.setattr("phasor.cli.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    tell = progress("steps", first=10)
+    tell(11, 40, "loss 3")
+    tell(20, 40, "loss 2")  # ten steps in six seconds
+    assert capsys.readouterr().err == "20 of at most 40 steps, 12 s left  loss 2\n"
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

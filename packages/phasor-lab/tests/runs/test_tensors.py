@@ -1,12 +1,13 @@
 """Files of tensors: whole or refused, equal content in equal bytes."""
 
-import hashlib
 import json
+import os
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from phasor.support.processes import Group
 from phasor_lab.run_folder import checkpoint, sharded
 from phasor_lab.run_folder.config import check_seed
 from phasor_lab.run_folder.files import conform, read_json, write_json
@@ -161,6 +162,13 @@ def test_the_largest_seed():
             check_seed(seed)
 
 
-def test_shards_are_sealed_by_the_hash_of_their_bytes(tmp_path):
-    (tmp_path / "shard").write_bytes(b"weights" * 1000)
-    assert sharded._sha256(tmp_path / "shard") == hashlib.sha256(b"weights" * 1000).hexdigest()
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: os.truncate(file, 100)])
+def test_a_shard_that_is_missing_or_cut_is_named(tmp_path, damage):
+    sharded.save(tmp_path, {"x": torch.ones(40)}, 3, {}, Group())
+    sharded.fill(tmp_path, found := {"x": torch.zeros(40)})
+    assert bool(found["x"].all())
+    (file,) = (tmp_path / "shards-3").iterdir()
+    damage(file)
+    with pytest.raises(ValueError, match=r"shards-3 must hold the files that .*shards.json names, .*; delete it to"):
+        sharded.fill(tmp_path, found)

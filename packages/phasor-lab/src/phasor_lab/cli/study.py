@@ -7,7 +7,6 @@ import typer
 
 from phasor.cli.progress import is_first, progress
 from phasor.support.plain_text import say, say_json
-from phasor.support.whole_files import check_file_target, write_whole
 
 
 def study(
@@ -17,7 +16,6 @@ def study(
         int | None, typer.Option(min=16, help="Tokens of a window (default: the declared length).")
     ] = None,
     places: Annotated[int, typer.Option(min=1, help="Layers, heads and groups of pairs to measure one by one.")] = 120,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with a heat map and curves.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
     """Say which pairs of its rotation a model uses, in which heads, and what each head looks at.
@@ -25,15 +23,7 @@ def study(
     A pair is used if the loss on the text grows when the pair is stopped, or rotated half as fast.
     """
     from ..studying import study_folder
-    from ..studying.html import html_page
 
-    if html is not None:
-        check_file_target("--html", html)
     report = study_folder(model, text, length=length, budget=places, tell=progress("pairs and places"))
-    if not is_first():
-        return
-    if html is not None:
-        write_whole(html, html_page(report, model.name).encode())
-    say_json(report.to_dict()) if as_json else say(report)
-    if html is not None and not as_json:
-        say(f"wrote {html}")
+    if is_first():
+        say_json(report.to_dict()) if as_json else say(report)

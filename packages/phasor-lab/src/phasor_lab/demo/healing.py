@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from phasor import diagnose, repair
 from phasor.support.whole_files import write_whole
 from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.page import page
+
+from ..running.model import RunningModel
 
 MADE_SICK = "model.to(torch.bfloat16)"
 ROWS = 64  # of the held-out text, for the loss
@@ -33,10 +34,10 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     length = 4 * model.config.max_position_embeddings
     text = torch.unflatten(tokens[: ROWS * length], 0, (-1, length))
     sick, apart = diagnose(model), curves(model)
-    losses = [_loss(model, text)]
+    losses = [RunningModel(model).loss(text)]
     report = repair(model)
     healed = diagnose(model)
-    losses += [_loss(model, text), _loss(never_sick, text)]
+    losses += [RunningModel(model).loss(text), RunningModel(never_sick).loss(text)]
     loss = (
         f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
         "model that was loaded in bfloat16"
@@ -55,10 +56,3 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
         "causes": list(sick.causes), "mended": len(report.mended), "sound": healed.sound, "bit_equal": equal,
         "losses": losses,
     }  # fmt: skip
-
-
-@torch.no_grad()
-def _loss(model: Any, text: Tensor) -> float:
-    """Nats per token of rows ``[rows, tokens]``."""
-    logits = model(text).logits[:, :-1].float()
-    return float(F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten()))

@@ -25,12 +25,12 @@ from .studying import BYTES, STRETCH, studying
 
 COLUMNS = (f"at {NEAR}", "its maximum", *FAR.values())
 _LAB = (
-    "lab/report.html",
+    "lab/report.txt",
     "Which encoding reaches how far",
     "Small models, trained on short contexts here, and measured on long ones.",
 )
 _STUDY = (
-    "study/study.html",
+    "study/study.txt",
     "Which positions a model uses",
     "The rotary one, pair by pair and head by head.",
 )
@@ -45,7 +45,7 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
 
     The index holds all pictures itself, so it can be moved and sent alone.
     With ``train`` it also trains small models on the standard library's sources and writes their report into ``lab``.
-    Where transformers is there too, ``study/study.html`` shows which positions the rotary one uses, and ``doctor`` has
+    Where transformers is there too, ``study/study.txt`` shows which positions the rotary one uses, and ``doctor`` has
     the doctor's pages of it, made sick and healed.
     """
     out.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,6 @@ from phasor.tools.doctor.loading import load
 from ..fitting import fit
 from ..lab.quick import threads
 from ..studying import study
-from ..studying.html import html_page
 
 BYTES = 60_000  # of the held-out text: one half to fit on, the other to judge
 PLACES, EVALUATIONS = 24, 60
@@ -20,7 +19,7 @@ STRETCH = 4
 
 
 def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Write ``study.html`` into ``out``, say both tables, and return the numbers.
+    """Write ``study.txt`` into ``out``, say both tables, and return the numbers.
 
     ``folder``: the model, as transformers loads it. ``tokens`` ``[tokens]``: text that it has not seen.
     """
@@ -30,5 +29,5 @@ def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]
         used = study(model, tokens, budget=PLACES)
         fitted = fit(model, tokens, length=STRETCH * used.length, evaluations=EVALUATIONS)
     say(f"{used}\n\n{fitted}")
-    write_whole(out / "study.html", html_page(used, "the small rotary model").encode())
+    write_whole(out / "study.txt", f"{used}\n\n{fitted}\n".encode())
     return {"used": list(used.rotations[0].used), "trained": used.trained.tokens, "fit": fitted.to_dict()}

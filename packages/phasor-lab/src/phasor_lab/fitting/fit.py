@@ -20,7 +20,7 @@ from phasor.tools.doctor.memory import free_memory
 from phasor.tools.doctor.text.tokens import tokens_of
 
 from ..running.model import RunningModel
-from ..running.windows import read_folder, windows_of
+from ..running.windows import ShortText, read_folder, windows_of
 from .descent import descend
 from .holdout import check_apart
 from .journal import Journal
@@ -183,7 +183,11 @@ def fit_folder(
     tokens = tokens_of(Path(text), folder, config)
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
     with process_group() as group:
-        fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, journal=journal_of(out), **options)
+        try:
+            fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, journal=journal_of(out), **options)
+        except ShortText as error:
+            files = text if holdout is None else f"{text}, {holdout}"
+            raise ValueError(f"{files}: {error}") from None
         if out is not None and group.first:
             write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
     return fitted

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from phasor.support.processes import Group
-from phasor.support.regular_files import read_file
 from phasor.support.whole_files import remove_partial, write_whole
 
+from ..run_folder.files import read_json
+
 Value = list[float]
+PATTERN = {"search": dict, "values": [[float]]}
 
 
 class Journal:
@@ -25,7 +27,8 @@ class Journal:
         self.path, self.search, self.group, self.done = path, search, group, 0
         if group.first:
             remove_partial(path.parent, path.name)
-        data = group.gather(_read(path) if group.first else None)[0] or {"search": search, "values": []}
+        found = read_json(path, PATTERN) if group.first and path.exists() else None
+        data = group.gather(found)[0] or {"search": search, "values": []}
         self.values: list[Value] = data["values"]
         for name, value in search.items():
             if data["search"].get(name) != value:
@@ -63,22 +66,3 @@ class Journal:
             f"{self.path} holds the evaluations of another search, {how}; delete it to begin anew, or write to another "
             "file"
         )
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """What a journal holds; None where there is none yet."""
-    if not path.exists():
-        return None
-    try:
-        data = json.loads(read_file(path))
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or set(data) != {"search", "values"} or not _like_ours(**data):
-        raise ValueError(f"{path} is no journal of evaluations; delete it, or write to another file")
-    return data
-
-
-def _like_ours(search: Any, values: Any) -> bool:
-    rows = values if isinstance(values, list) else [None]
-    numbers = all(isinstance(row, list) and all(type(one) is float for one in row) for row in rows)
-    return isinstance(search, dict) and numbers

@@ -1,12 +1,10 @@
 """The loss of a model as a function of the divisors of its frequencies, and its gradient."""
 
-from collections.abc import Callable
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ..running.model import AT_ONCE, RunningModel, check_loss
+from ..running.model import RunningModel, check_loss
+from ..running.windows import next_token_loss
 
 BACK_AT_ONCE = 1024  # tokens of one forward and backward pass
 
@@ -28,14 +26,10 @@ class DivisorLoss:
             raise ValueError("model must have frequencies that follow from a base; those of this one are listed")
         self.plain = self.spec.replace(scaling=None).inv_freq()
 
-    @torch.no_grad()
     def at(self, windows: Tensor, divisors: Tensor, attention: float) -> float:
         """Nats per token of windows ``[n, L + 1]``. Raises ``ValueError`` where it is no number."""
         with self.model.with_frequencies([self.plain / divisors], [attention]):
-            sums = self._sums(windows, AT_ONCE, 1, lambda batch: self._sum(batch)[None])
-        loss = sum(sums[:, 0].tolist()) / windows[:, 1:].numel()
-        check_loss(loss, windows)
-        return loss
+            return self.model.loss(windows)
 
     def gradient(self, windows: Tensor, logarithms: Tensor, attention: float) -> Tensor:
         """``[1 + pairs]``: nats per token of windows ``[n, L + 1]``, and its derivative by the logarithm of each
@@ -47,7 +41,7 @@ class DivisorLoss:
         def slope(batch: Tensor) -> Tensor:
             leaf = logarithms.detach().clone().requires_grad_()
             with torch.enable_grad(), self.model.with_frequencies([self.plain * torch.exp(-leaf)], [attention]):
-                loss = self._sum(batch)
+                loss = next_token_loss(self.model.logits(batch[:, :-1]), batch, "sum")
                 by = torch.autograd.grad(loss, leaf, allow_unused=True)[0] if loss.requires_grad else None
             if by is None:
                 raise ValueError(
@@ -56,25 +50,13 @@ class DivisorLoss:
                 )
             return torch.cat([loss.detach().double().cpu()[None], by])
 
-        width = 1 + len(logarithms)
-        sums = self._sums(windows, BACK_AT_ONCE, width, slope)
-        total = sum(sums.unbind(), torch.zeros(width, dtype=torch.float64)) / windows[:, 1:].numel()
+        # Each process has its share of the batches. They are added in their order, so the number of processes does not
+        # change a bit.
+        batches, group = windows.split(max(1, BACK_AT_ONCE // windows.shape[1])), self.model.group
+        slopes = torch.zeros(len(batches), 1 + len(logarithms), dtype=torch.float64)
+        for i in range(group.rank, len(batches), group.size):
+            slopes[i] = slope(batches[i].to(self.model.device))
+        total = sum(group.total(slopes).unbind(), torch.zeros(slopes.shape[1], dtype=torch.float64))
+        total = total / windows[:, 1:].numel()
         check_loss(float(total.sum()), windows)
         return total
-
-    def _sums(self, windows: Tensor, at_once: int, width: int, value: Callable[[Tensor], Tensor]) -> Tensor:
-        """``[batches, width]`` in float64: the value of each batch.
-
-        Each process has its share of the batches. Callers add the rows in their order, so the number of processes does
-        not change a bit.
-        """
-        batches, group = windows.split(max(1, at_once // windows.shape[1])), self.model.group
-        values = torch.zeros(len(batches), width, dtype=torch.float64)
-        for i in range(group.rank, len(batches), group.size):
-            values[i] = value(batches[i])
-        return group.total(values)
-
-    def _sum(self, windows: Tensor) -> Tensor:
-        windows = windows.to(self.model.device)
-        logits = self.model.logits(windows[:, :-1])
-        return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten(), reduction="sum")

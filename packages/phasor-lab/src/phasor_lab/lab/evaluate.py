@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from phasor import RotarySpec
@@ -15,6 +14,7 @@ from phasor.support.checks import whole
 
 from ..fitting.result import FITTED
 from ..fitting.schemes import SCHEMES
+from ..running.windows import next_token_loss
 from .byte_pairs import byte_pairs_loss
 from .data import Text, randomness
 from .fitted import fitted
@@ -77,8 +77,7 @@ def token_losses(
     """
     losses = []
     for rows in windows(text, length, tokens, stride, longest):
-        logits = model(rows[:, :-1], rotary=rotary)
-        loss = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten(), reduction="none").view(len(rows), -1)
+        loss = next_token_loss(model(rows[:, :-1], rotary=rotary), rows)
         losses.append(loss[:, -(stride or length) :].double())
     return torch.cat(losses)
 

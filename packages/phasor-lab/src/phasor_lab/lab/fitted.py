@@ -4,7 +4,6 @@ import math
 import random
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from phasor import Rotation
@@ -14,7 +13,7 @@ from ..fitting.descent import descend
 from ..fitting.fit import INSIDE
 from ..fitting.objective import FAR, NEAR, WINDOWS, some_windows
 from ..fitting.schemes import SCHEMES, divided
-from ..running.windows import windows_of
+from ..running.windows import next_token_loss, windows_of
 from .model import Decoder
 
 STEPS = 100
@@ -34,8 +33,7 @@ def fitted(model: Decoder, text: Tensor, factor: int, steps: int = STEPS) -> Lon
     def loss(windows: Tensor, logarithms: Tensor) -> Tensor:
         positions = torch.arange(windows.shape[1] - 1)
         rotation = Rotation.at(own.replace(learned=True), positions, log_scale=-logarithms, dtype=torch.float32)
-        logits = model(windows[:, :-1], rotary=rotation)
-        return F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
+        return next_token_loss(model(windows[:, :-1], rotary=rotation), windows, "mean")
 
     def both(far: Tensor, near: Tensor, logarithms: Tensor) -> Tensor:
         return loss(far, logarithms) + INSIDE * loss(near, logarithms)

@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from phasor.positions.shards import Scheme, shard, shard_order
 from phasor.support.checks import one_of, whole
@@ -142,21 +143,6 @@ def local(x: Tensor) -> Tensor:
     return x.to_local() if isinstance(x, DTensor) else x
 
 
-def norm(gradients: Iterable[Tensor]) -> Tensor:
-    """The norm of all of them together, plain or sharded over any mesh."""
-    squares: dict[tuple[Any, ...], Tensor] = {}
-    for gradient in gradients:
-        groups: tuple[Any, ...] = ()
-        if isinstance(gradient, DTensor):
-            mesh, placements = gradient.device_mesh, gradient.placements
-            groups = tuple(mesh.get_group(i) for i, placement in enumerate(placements) if not placement.is_replicate())
-        squares[groups] = squares.get(groups, torch.zeros(())) + local(gradient).square().sum()
-    for groups, square in squares.items():
-        for group in groups:
-            dist.all_reduce(square, group=group)
-    return torch.stack(list(squares.values())).sum().sqrt()
-
-
 class ParallelTraining(DecoderTraining):
     """The part that this process has of a model and its optimizer, between two steps."""
 
@@ -191,10 +177,12 @@ class ParallelTraining(DecoderTraining):
         return self.mesh.total(loss)
 
     def clip(self) -> None:
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        factor = (1.0 / (norm(gradients) + 1e-6)).clamp(max=1.0)  # as clip_grad_norm_ does
-        for gradient in gradients:
-            local(gradient).mul_(factor)
+        """As torch does, whose norm takes the weights of one mesh at a time."""
+        groups = [group["params"] for group in self.optimizer.param_groups]
+        norms = [get_total_norm([p.grad for p in weights if p.grad is not None]) for weights in groups]
+        norm = torch.stack([n.full_tensor() if isinstance(n, DTensor) else n for n in norms]).norm()
+        for weights in groups:
+            clip_grads_with_norm_(weights, 1.0, norm)
 
     def fill(self, path: Path, saved: Mapping[str, Tensor]) -> None:
         """Every process has read the whole checkpoint, and keeps its part."""

@@ -1,4 +1,4 @@
-"""The whole lab in a minute and a half: three encodings trained, evaluated, the rotary one extended, one page."""
+"""The whole lab in a minute and a half: three encodings trained, evaluated, the rotary one extended, one report."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from . import results
 from .data import Text, read_text
 from .evaluate import evaluate, extend
 from .model import ModelConfig
-from .report import report
+from .report import mean_cell, report, table_text
 from .run import RunConfig
 from .train import load_model, train
 
@@ -51,10 +51,10 @@ def quick(
     numbers = report(folders, out)
     for name, section in numbers["sections"].items():
         if name in ("loss_by_length", "extension_table"):
-            say(table_text(name, section["curves"]))
+            say(table_text(name, section["curves"], mean_cell) + "\n")
     if numbers["training"]:
         say(numbers["training"])
-    say(f"open {(out / 'report.html').resolve()}")
+    say(f"open {(out / 'report.txt').resolve()}")
     return numbers
 
 
@@ -80,13 +80,3 @@ def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[f
     if config.model.encoding == "rotary" and schemes:
         extension = extend(model, config, text, schemes=schemes, tokens=scored)
         write_json(folder / results.EXTENSION, extension)
-
-
-def table_text(title: str, curves: dict[str, Any]) -> str:
-    """Curves as a table for a terminal: a row per name, a column per point, means over seeds."""
-    columns = sorted({x for curve in curves.values() for x, _ in curve})
-    lines = [f"{title.replace('_', ' '):<18}" + "".join(f"{x:>9g}" for x in columns)]
-    for name, curve in curves.items():
-        cells = {x: sum(v) / len(v) for x, v in curve if v}
-        lines.append(f"  {name:<16}" + "".join(f"{cells[x]:>9.3f}" if x in cells else f"{'–':>9}" for x in columns))
-    return "\n".join(lines) + "\n"

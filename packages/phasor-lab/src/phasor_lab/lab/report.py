@@ -1,12 +1,10 @@
-"""One page of results that needs nothing else: figures inside, numbers beside them, protocol and commands."""
+"""The results of runs: tables with their protocol and the commands as text, the figures, and the numbers as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from phasor.support.plain_text import html_text, png_source
+from phasor.support.plain_text import one_line, printable
 from phasor.support.png_bytes import png_bytes
 from phasor.support.whole_files import write_together
 
@@ -35,7 +33,7 @@ CAPTIONS = {
 
 
 def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
-    """Write ``report.html``, the figures as PNG and ``report.json`` into ``out``; returns what the JSON says.
+    """Write ``report.txt``, the figures as PNG and ``report.json`` into ``out``; returns what the JSON says.
 
     ``folders`` are runs or folders of runs. Several seeds of one encoding become a mean and a range, and pairs of
     models that differ in nothing but their encoding become differences with intervals. Raises ``ValueError`` if nothing
@@ -44,10 +42,8 @@ def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     runs = results.gather(folders)
     out = Path(out)
     data = _numbers(runs)
-    figures = {name: png_bytes(figure, dpi=150) for name, figure in _figures(data).items()}
-    pictures = {out / f"{name}.png": image for name, image in figures.items()}
-    page = _page(data, figures).encode()
-    write_together({**pictures, out / "report.json": json_bytes(data), out / "report.html": page})
+    pictures = {out / f"{name}.png": png_bytes(figure, dpi=150) for name, figure in _figures(data).items()}
+    write_together({**pictures, out / "report.json": json_bytes(data), out / "report.txt": _page(data).encode()})
     return data
 
 
@@ -110,60 +106,55 @@ def _figures(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _page(data: dict[str, Any], figures: dict[str, bytes]) -> str:
-    sections = []
-    for name, image in figures.items():
-        section = data["sections"][name]
-        source = png_source(image)
-        cell = _interval_cell if name in DIFFERENCES else _cell
-        numbers = "" if name == POSITIONS else _table(section["curves"], cell)
-        sections.append(
-            f'<section id="{name}"><figure><img src="{source}" alt="{html_text(CAPTIONS[name])}">'
-            f"<figcaption>{html_text(CAPTIONS[name])}</figcaption></figure>{numbers}"
-            f"<p><small>{html_text(section['seeds'])} Protocol: {html_text(section['protocol'] or '')}</small></p>"
-            "</section>"
-        )
-    template = Template((files(__package__) / "report.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        training=f'<p class="warning">{html_text(data["training"])}</p>' if data["training"] else "",
-        sections="\n".join(sections),
-        runs="\n".join(_run_row(run) for run in data["runs"]),
-        commands=html_text("\n".join(data["commands"]) or "(called from Python)"),
-        texts=html_text("; ".join(data["texts"]) or "made by the tasks"),
-        trained=data["trained_length"],
+def _page(data: dict[str, Any]) -> str:
+    """The report in words: every section's table and protocol, then how all of it was made."""
+    parts = ["How far encodings reach"]
+    if data["training"]:
+        parts.append(data["training"])
+    for name, section in data["sections"].items():
+        parts.append(f"{name}.png: {CAPTIONS[name]}")
+        if name != POSITIONS:
+            parts.append(table_text(name, section["curves"], _interval_cell if name in DIFFERENCES else _cell))
+        parts.append(f"{section['seeds']} Protocol: {section['protocol'] or ''}")
+    commands = "\n".join(data["commands"]) or "(called from Python)"
+    parts.append(f"Text: {'; '.join(data['texts']) or 'made by the tasks'}\n{commands}")
+    parts.append("\n".join(map(_run_line, data["runs"])))
+    return printable("\n\n".join(parts)) + "\n"
+
+
+def table_text(title: str, points: Mapping[str, Any], show: Callable[[Any], str]) -> str:
+    """Curves as a table: a row per name, a column per point."""
+    columns = sorted({x for curve in points.values() for x, _ in curve})
+    rows = [[title.replace("_", " "), *(f"{x:g}" for x in columns)]]
+    rows += [[one_line(name), *(show(dict(curve).get(x)) for x in columns)] for name, curve in points.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
     )
 
 
-def _table(points: Mapping[str, Any], show: Callable[[Any], str]) -> str:
-    columns = sorted({x for curve in points.values() for x, _ in curve})
-    head = "".join(f"<th>{x:g}</th>" for x in columns)
-    rows = []
-    for name, curve in points.items():
-        cells = dict(curve)
-        values = "".join(f"<td>{show(cells.get(x))}</td>" for x in columns)
-        rows.append(f"<tr><th>{html_text(name)}</th>{values}</tr>")
-    head = f"<thead><tr><th></th>{head}</tr></thead>"
-    return f'<div class="scroll"><table>{head}<tbody>{"".join(rows)}</tbody></table></div>'
+def mean_cell(values: Sequence[float] | None) -> str:
+    """The mean over seeds."""
+    return f"{sum(values) / len(values):.3f}" if values else "–"
 
 
 def _cell(values: Sequence[float] | None) -> str:
-    if not values:
-        return "–"
-    mean = f"{sum(values) / len(values):.3f}"
-    return mean if len(values) == 1 else f"{mean}<br><small>{min(values):.2f}–{max(values):.2f}</small>"
+    some = f" ({min(values):.2f}–{max(values):.2f})" if values and len(values) > 1 else ""
+    return mean_cell(values) + some
 
 
 def _interval_cell(difference: Any) -> str:
     if difference is None:
         return "–"
     mean, low, high, _ = difference
-    return f"{mean:+.3f}<br><small>{low:+.2f} to {high:+.2f}</small>"
+    return f"{mean:+.3f} ({low:+.2f} to {high:+.2f})"
 
 
-def _run_row(run: dict[str, Any]) -> str:
+def _run_line(run: dict[str, Any]) -> str:
     model = run["model"]
-    shape = f"{model['layers']} layers, {model['dim']} wide, {model['heads']} heads of {model['dim'] // model['heads']}"
-    training = (
-        f"{run['tokens']:,} tokens, batch {run['batch']} × {model['length']}, lr {run['lr']:g}, seed {run['seed']}"
+    return (
+        f"{run['name']}: {model['layers']} layers, {model['dim']} wide, {model['heads']} heads of "
+        f"{model['dim'] // model['heads']}; {run['tokens']:,} tokens, batch {run['batch']} × {model['length']}, "
+        f"lr {run['lr']:g}, seed {run['seed']}"
     )
-    return f"<tr><th>{html_text(run['name'])}</th><td>{shape}</td><td>{training}</td></tr>"

@@ -1,6 +1,5 @@
 """Training in a folder: batches are a function of (seed, step), so a killed run goes on as if nothing had happened."""
 
-import hashlib
 import json
 import math
 import os
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from phasor.cli.progress import progress as told
+from phasor.cli.progress import silent
 from phasor.support.checks import whole
 from phasor.support.lock import alone
 from phasor.support.processes import Group, SaidByAll, process_group
@@ -22,9 +23,8 @@ from phasor.support.regular_files import read_file
 from phasor.support.whole_files import remove_partial, write_whole
 
 from ..run_folder import checkpoint, sharded
-from ..run_folder.files import read_json, write_json
+from ..run_folder.files import conform, parsed, read_json, write_json
 from ..run_folder.tensors import filled
-from ..run_folder.training import progress_bar
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 METRICS, RUN = "metrics.jsonl", "run.json"
 MODEL = checkpoint.MODEL
+LINE = {"step": int, "loss": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -79,23 +80,21 @@ def train(
             if group.first:
                 stack.enter_context(alone(folder))
         with group.alike():  # nobody writes before everybody has read
-            first, past = training.resume(folder / CHECKPOINT)
+            first = training.resume(folder / CHECKPOINT)
         speed, start = 0.0, time.perf_counter()
-        with (
-            Log(folder / METRICS, first, past, group.first) as log,
-            progress_bar(config.name, first, config.steps, progress and group.first) as advance,
-        ):
+        tell = told(f"steps of {config.name}", first) if progress else silent
+        with Log(folder / METRICS, first, group.first) as log:
             if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
                 write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
             for step in range(first, config.steps):
                 loss = training.step(step)
                 speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                advance(loss, f"{speed:,.0f} tokens/s")
+                tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
                 log.add(step, loss, speed)
                 if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
                     log.sync()
-                    training.save(folder, {"run": config.to_dict(), "step": step + 1, "log": log.sha256})
+                    training.save(folder, {"run": config.to_dict(), "step": step + 1})
             if group.first:
                 make_one_file(folder, training.tensors)
         return Trained(folder, config, first, log.last_loss, speed)
@@ -150,40 +149,30 @@ def _has_config(path: Path, config: RunConfig) -> bool:
 class Log:
     """Lines of ``path`` from step ``first`` on; what a killed run wrote beyond its checkpoint is cut off.
 
-    ``sha256`` is that of all steps and losses so far, for the checkpoint: a log with another past is refused. Processes
-    that do not write (``writes=False``) keep quiet. Raises ``OSError`` naming the file if the disk is full.
+    Processes that do not write (``writes=False``) keep quiet. Raises ``ValueError`` where the steps before are not all
+    there, and ``OSError`` naming the file if the disk is full.
     """
 
-    def __init__(self, path: Path, first: int, past: str | None, writes: bool) -> None:
+    def __init__(self, path: Path, first: int, writes: bool) -> None:
         self.path = path
         lines = read_file(path).splitlines(keepends=True)[:first] if path.exists() else []
-        self.last_loss, self._sha256 = math.nan, hashlib.sha256()
         try:
-            for line in lines:
-                entry = json.loads(line)
-                self._count(entry["step"], entry["loss"])
-            if past is not None and past != self.sha256:
-                raise ValueError("another log")
-        except (ValueError, KeyError, TypeError, RecursionError):
+            entries = [conform(parsed(line), LINE) for line in lines]
+        except (ValueError, RecursionError):
+            entries = []
+        if [entry["step"] for entry in entries] != list(range(first)):
             raise ValueError(
                 f"{path} must hold the {first} steps before the checkpoint as they were written, got another log; "
                 "put it back, or delete the checkpoint to start over"
-            ) from None
+            )
+        self.last_loss = entries[-1]["loss"] if entries else math.nan
         self._file = None
         if writes:
             write_whole(path, b"".join(lines))
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
 
-    @property
-    def sha256(self) -> str:
-        return self._sha256.hexdigest()
-
-    def _count(self, step: int, loss: float) -> None:
-        self.last_loss = loss
-        self._sha256.update(json.dumps([step, loss]).encode())
-
     def add(self, step: int, loss: float, tokens_per_second: float) -> None:
-        self._count(step, loss)
+        self.last_loss = loss
         if self._file is not None:
             line = {"step": step, "loss": loss, "tokens_per_second": round(tokens_per_second)}
             try:

@@ -19,7 +19,7 @@ from .run import RunConfig
 from .tasks import IGNORE, task_batch
 
 CHECKPOINT = checkpoint.FILE
-STATE = {"run": dict, "step": int, "log": str}
+STATE = {"run": dict, "step": int}
 
 
 class DecoderTraining:
@@ -69,8 +69,8 @@ class DecoderTraining:
     def clip(self) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
 
-    def resume(self, path: Path) -> tuple[int, str | None]:
-        """The step to go on with and the SHA-256 of the log until then; 0 and None if there is no checkpoint.
+    def resume(self, path: Path) -> int:
+        """The step to go on with; 0 if there is no checkpoint.
 
         Of one file and of shards the later one counts: a run may have gone on in the other way.
         """
@@ -83,11 +83,11 @@ class DecoderTraining:
             checkpoint.check_same(path, self.config.flat(), run_of(path, state).flat())
             if later is None or state["step"] >= later["step"]:
                 self.fill(path, tensors)
-                return state["step"], state["log"]
+                return int(state["step"])
         if later is None:
-            return 0, None
+            return 0
         sharded.fill(folder, self.tensors)
-        return later["step"], later["log"]
+        return int(later["step"])
 
     def fill(self, path: Path, saved: Mapping[str, Tensor]) -> None:
         checkpoint.fill(path, self.tensors, saved)

@@ -22,7 +22,6 @@ def model_card(
     dev: Sequence[Example],
     predictions: Sequence[Sequence[Labelled]],
     run: dict[str, Any],
-    baseline: Scores | None = None,
 ) -> str:
     """Markdown. ``predictions`` are those for ``dev`` after ``epoch``, as the log has it; ``run`` the settings."""
     gold = [example.entities for example in dev]
@@ -32,7 +31,7 @@ def model_card(
         "# Model card",
         _about(config, epoch, data, dev, run),
         "## On the development data\n",
-        _table("", _overall(scores, baseline)),
+        _table("", _overall(scores)),
         _table("label", scores.labels.items()),
         _table(f"length in {unit}", _by_length(gold, predictions, dev, unit)),
         _novelty(data, dev, predictions),
@@ -76,14 +75,10 @@ def _file(examples: Sequence[Example]) -> str:
     )
 
 
-def _overall(scores: Scores, baseline: Scores | None) -> Iterable[tuple[str, Score]]:
+def _overall(scores: Scores) -> Iterable[tuple[str, Score]]:
     yield "all", scores.overall
-    if baseline is not None:
-        yield "all, by a CRF with the usual features", baseline.overall
     if scores.nested.gold:
         yield "nested alone", scores.nested
-        if baseline is not None:
-            yield "nested alone, by the CRF, which has flat spans only", baseline.nested
 
 
 def _table(name: str, rows: Iterable[tuple[str, Score]]) -> str:

@@ -76,8 +76,6 @@ class SpanConfig(Config):
     'bilstm'
     """
 
-    ADDED = frozenset({"words", "rows", "vectors"})
-
     labels: tuple[str, ...]
     vocab: int
     encoder: str = "bilstm"
@@ -146,14 +144,11 @@ class TrainConfig(Config):
     ``threshold`` None: after each epoch the one with the best dev F1, which is kept with the model. It lies below a
     half where the model is unsure: for calibrated probabilities at half of the best F1 (Lipton et al. 2014,
     arXiv:1402.1892, theorem 1). ``minutes``: as many epochs, at most ``epochs``, as fit into that time by the speed of
-    the first steps; how many that are depends on the machine. ``lora``: the rank of updates beside the weights of a
-    pretrained encoder, which stay as they are (0: all weights are trained).
+    the first steps; how many that are depends on the machine.
 
     >>> TrainConfig().threshold is None
     True
     """
-
-    ADDED = frozenset({"minutes", "lora"})
 
     seed: int = 0
     epochs: int = 10
@@ -169,14 +164,12 @@ class TrainConfig(Config):
     threshold: float | None = None
     mode: Mode = "nested"
     bfloat16: bool = False
-    lora: int = 0
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         at_most("epochs", self.epochs, 2**20)
         at_most("batch", self.batch, 2**16)
         whole("patience", self.patience, at_least=0)
-        whole("lora", self.lora, at_least=0)
         number("lr", self.lr, above=0)
         if self.head_lr is not None:
             number("head_lr", self.head_lr, above=0)

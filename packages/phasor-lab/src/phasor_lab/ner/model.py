@@ -120,10 +120,9 @@ def load(folder: str | Path) -> SavedModel:
     folder = Path(folder)
     tensors = check_folder(folder)
     try:
-        about = read_json(folder / CONFIG, {"model": dict, "train": dict})
+        about = read_json(folder / CONFIG, {"model": dict, "train": dict, "threshold": object})
         config = SpanConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
-        about.setdefault("threshold", about["train"].get("threshold"))  # earlier versions had only that of the training
         check_share("threshold", about["threshold"])
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)

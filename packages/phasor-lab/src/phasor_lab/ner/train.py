@@ -13,18 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from phasor.cli.progress import progress as told
+from phasor.cli.progress import silent
 from phasor.support.checks import whole
 from phasor.support.lock import alone
 from phasor.support.whole_files import check_file_target, remove_partial, write_whole
 
 from ..run_folder import checkpoint
-from ..run_folder.training import adamw, check_loss, progress_bar
+from ..run_folder.training import adamw, check_loss
 from .card import CARD, model_card
 from .config import TrainConfig
 from .data import Example
 from .data.windows import Encoded
-from .lora import add_lora, merged
-from .metrics import Score, Scores, best_threshold, evaluate
+from .metrics import Score, best_threshold, evaluate
 from .model import CONFIG, ENCODER, TOKENIZER, WEIGHTS, SpanModel, check_folder, collate, save
 from .predict import align_for, predict_windows
 
@@ -73,12 +74,11 @@ def train(
     checkpoint_every: int = 500,
     say: Callable[[str], None] = lambda line: None,
     progress: bool = False,
-    baseline: Scores | None = None,
 ) -> TrainedSpans:
     """Train ``model`` in ``folder``, or go on from its checkpoint: the weights it ends with are the same to the bit.
 
     After the first epoch the folder is a model that `load` reads, with the weights of the epoch best on ``dev``. Beside
-    it are ``card.md`` (what the model knows, by label, length and novelty; beside ``baseline``, if given),
+    it are ``card.md`` (what the model knows, by label, length and novelty),
     ``log.jsonl`` (a line an epoch) and ``checkpoint.safetensors``, written every ``checkpoint_every`` steps and
     every epoch.
 
@@ -97,8 +97,6 @@ def train(
     true = [example.entities for example in dev]
     digests = {"train": digest(data), "dev": digest(dev)}
     run = json.loads(json.dumps({"model": model.config.to_dict(), "train": config.to_dict(), "data": digests}))
-    if config.lora:
-        add_lora(model, config.lora)
     training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
     with (
         alone(folder),  # makes it: what cannot be written is said now, not after an epoch
@@ -111,36 +109,36 @@ def train(
         for name in () if training.finished else (CONFIG, TOKENIZER, WEIGHTS, CARD):
             check_file_target(name, folder / name, ordinary=True)
         remove_partial(folder, CHECKPOINT, LOG, CONFIG, TOKENIZER, WEIGHTS, CARD, f"{ENCODER}/{CONFIG}")
-        with progress_bar("training", training.step, training.steps, progress) as advance:
-            while not training.finished:
-                start = time.perf_counter()
-                batches = shuffled(windows, config.batch, config.seed, training.epoch)
-                for batch in batches[training.step % training.per_epoch :]:
-                    loss = training.advance(batch)
-                    if config.minutes is not None and training.step == training.measured:
-                        training.fit(config.minutes, time.perf_counter() - start, len(dev_windows) / len(windows))
-                        say(f"{config.minutes:g} minutes: {training.epochs} epochs by the speed of the first steps")
-                    advance(loss, f"best dev F1 {training.best:.4f}", training.steps)
-                    if training.step % checkpoint_every == 0 and training.step % training.per_epoch:
-                        training.save(folder / CHECKPOINT, run)
-                with training.averaged():
-                    predictions = predict_windows(
-                        model, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
-                        threshold=LEAST if config.threshold is None else config.threshold,
-                    )  # fmt: skip
-                    threshold = config.threshold
-                    if threshold is None:
-                        threshold = best_threshold(true, predictions)
-                        predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
-                    scores = evaluate(true, predictions)
-                    if training.record(scores.overall, threshold, time.perf_counter() - start):
-                        save(folder, merged(model), tokenizer, run | {"threshold": threshold})
-                        card = model_card(model.config, training.history[-1], data, dev, predictions, run, baseline)
-                        write_whole(folder / CARD, card.encode())
-                write_log(folder / LOG, training.history)
-                # last: a run that is killed before it does the epoch again, to the same end
-                training.save(folder / CHECKPOINT, run)
-                say(line(training.history[-1], training.epochs))
+        tell = told("steps", training.step) if progress else silent
+        while not training.finished:
+            start = time.perf_counter()
+            batches = shuffled(windows, config.batch, config.seed, training.epoch)
+            for batch in batches[training.step % training.per_epoch :]:
+                loss = training.advance(batch)
+                if config.minutes is not None and training.step == training.measured:
+                    training.fit(config.minutes, time.perf_counter() - start, len(dev_windows) / len(windows))
+                    say(f"{config.minutes:g} minutes: {training.epochs} epochs by the speed of the first steps")
+                tell(training.step, training.steps, f"loss {loss:.3f}  best dev F1 {training.best:.4f}")
+                if training.step % checkpoint_every == 0 and training.step % training.per_epoch:
+                    training.save(folder / CHECKPOINT, run)
+            with training.averaged():
+                predictions = predict_windows(
+                    model, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
+                    threshold=LEAST if config.threshold is None else config.threshold,
+                )  # fmt: skip
+                threshold = config.threshold
+                if threshold is None:
+                    threshold = best_threshold(true, predictions)
+                    predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
+                scores = evaluate(true, predictions)
+                if training.record(scores.overall, threshold, time.perf_counter() - start):
+                    save(folder, model, tokenizer, run | {"threshold": threshold})
+                    card = model_card(model.config, training.history[-1], data, dev, predictions, run)
+                    write_whole(folder / CARD, card.encode())
+            write_log(folder / LOG, training.history)
+            # last: a run that is killed before it does the epoch again, to the same end
+            training.save(folder / CHECKPOINT, run)
+            say(line(training.history[-1], training.epochs))
     best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
     seconds = sum(entry["seconds"] for entry in training.history)
     return TrainedSpans(folder, len(training.history), best["epoch"], Score(*best["counts"]), seconds)

@@ -120,11 +120,6 @@ def read_vectors(path: Path) -> WordVectors:
     return WordVectors(tuple(words), torch.stack(rows))
 
 
-def ids_of_a_token(config: SpanConfig) -> int | None:
-    """How many numbers `token_ids` gives for a word; None for tokens that are one number."""
-    return len(FEATURES) + bool(config.vectors) if config.words else None
-
-
 def token_ids(config: SpanConfig) -> Callable[[str, int], tuple[int, ...]] | None:
     """What a model takes for a token, from its text and its number in the tokenizer; None for the number itself.
 

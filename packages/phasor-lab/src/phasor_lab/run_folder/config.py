@@ -1,7 +1,7 @@
 """What the configs of trainings share: plain data and back, and bounds checked before anything is allocated."""
 
 from dataclasses import asdict, fields
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from phasor.support.checks import number, whole
 
@@ -11,12 +11,7 @@ MOST_WEIGHTS = 2**31  # 8 GiB in float32; training takes four times that
 
 
 class Config:
-    """Base of frozen dataclasses that a checkpoint holds as JSON.
-
-    ``ADDED``: settings that files of earlier versions lack. Their defaults are what those versions did.
-    """
-
-    ADDED: ClassVar[frozenset[str]] = frozenset()
+    """Base of frozen dataclasses that a checkpoint holds as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)  # type: ignore[call-overload,no-any-return]
@@ -25,7 +20,7 @@ class Config:
     def from_dict(cls, data: Any) -> Self:
         """Inverse of `to_dict`. Raises ``ValueError`` if the keys are not those of this version."""
         known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        if not isinstance(data, dict) or not known - cls.ADDED <= set(data) <= known:
+        if not isinstance(data, dict) or set(data) != known:
             raise ValueError(f"settings must have the keys {sorted(known)}, got {shown(data)}: another version's?")
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
 

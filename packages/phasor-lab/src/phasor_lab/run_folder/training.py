@@ -1,8 +1,6 @@
-"""What trainings share while they run: the optimizer, losses that must be finite, and the bar that a person sees."""
+"""What trainings share while they run: the optimizer, and losses that must be finite."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,28 +22,3 @@ def check_loss(loss: float, step: int, **settings: float) -> None:
         given = ", ".join(f"{name}={value:g}" for name, value in settings.items())
         names = ", ".join(settings)
         raise ValueError(f"{names} must let the training converge, got {given} and a loss of {loss} at step {step}")
-
-
-@contextmanager
-def progress_bar(name: str, first: int, steps: int, shown: bool) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, or nothing if not ``shown``, as a function of a step's loss and a note beside it.
-
-    Its third argument is how many steps there are, if that has changed. Lines printed meanwhile stand above the bar.
-    """
-    if not shown:
-        yield lambda loss, note="", steps=None: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=steps, completed=first, status="")
-
-        def advance(loss: float, note: str = "", steps: int | None = None) -> None:
-            bar.update(task, advance=1, total=steps, status=f"loss {loss:.3f}  {note}")
-
-        yield advance

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from phasor import Observation, RotarySpec
 from phasor.models.rotary_of import rotary_of
 from phasor.support.processes import Group
+
+from .windows import next_token_loss
 
 ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
@@ -117,8 +118,7 @@ class RunningModel:
         return logits[:, -(last or inputs.shape[1]) :].float()
 
     def _of_batch(self, rows: Tensor, last: int) -> Tensor:
-        logits = self.logits(rows[:, :-1], last)
-        return F.cross_entropy(logits.flatten(0, 1), rows[:, -last:].flatten(), reduction="none").view(-1, last).cpu()
+        return next_token_loss(self.logits(rows[:, :-1], last), rows).cpu()
 
 
 def check_loss(loss: float, windows: Tensor) -> None:

@@ -142,5 +142,5 @@ def _heads(study: Study) -> Iterator[str]:
         shares = "".join(f"{share:>7.0%}" for share in (use.position, use.content, use.both))
         yield f"{use.layer:>5}{use.head:>5}  {use.kind:<14}{words:>11}{shares}"
     if len(dearest) < len(study.heads):
-        yield f"... the {SHOWN} of {len(study.heads)} heads that cost most; all are in --html and --json"
+        yield f"... the {SHOWN} of {len(study.heads)} heads that cost most; all are in --json"
     yield f"{len(study.places)} places measured, each stopped and slowed"

@@ -13,7 +13,7 @@ from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.text.tokens import tokens_of
 
 from ..running.model import RunningModel
-from ..running.windows import read_folder, windows_of
+from ..running.windows import ShortText, read_folder, windows_of
 from .heads import head_uses
 from .pairs import pair_uses
 from .places import Place, costs
@@ -96,14 +96,17 @@ def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:
     """`study` of a folder with a transformers model and its tokenizer, on a file of text."""
     folder = Path(folder)
     tokens = tokens_of(Path(text), folder, read_folder(folder))
-    return study(load(folder), tokens, **options)
+    try:
+        return study(load(folder), tokens, **options)
+    except ShortText as error:
+        raise ValueError(f"{text}: {error}") from None
 
 
 def _check_tokens(tokens: Tensor, length: int, running: RunningModel) -> None:
     if not isinstance(tokens, Tensor) or tokens.ndim != 1 or tokens.is_floating_point():
         raise ValueError(f"tokens must be whole numbers [n], got {_in_words(tokens)}; join several texts to one")
     if len(tokens) <= 2 * length:
-        raise ValueError(
+        raise ShortText(
             f"tokens must be at least {2 * length + 1} for two windows of {length}, got {len(tokens)}; give more text, "
             "or a shorter length"
         )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..running.model import RunningModel
+from ..running.windows import ShortText
 
 SHORTEST, LONGEST = 32, 16384  # tokens of context, in doublings
 SCORED = 8192  # tokens whose loss is compared
@@ -95,7 +96,7 @@ def _is_rise(rise: float, error: float) -> bool:
 def _longest(count: int, vocabulary: int) -> int:
     """The longest doubling of which the text holds two halves and a start, and memory the logits of one half."""
     if count <= 3 * SHORTEST:
-        raise ValueError(f"tokens must have at least {3 * SHORTEST + 1} tokens, got {count}; give a longer text")
+        raise ShortText(f"tokens must have at least {3 * SHORTEST + 1} tokens, got {count}; give a longer text")
     longest = 2 * SHORTEST
     while 2 * longest <= LONGEST and longest * vocabulary <= LOGITS and 3 * longest < count:
         longest *= 2

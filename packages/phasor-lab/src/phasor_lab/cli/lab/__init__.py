@@ -15,7 +15,7 @@ COMMANDS = (  # with the line that the list of commands shows, whole at 80 colum
     (evaluate, "Loss or accuracy beyond the training length"),
     (extend, "Longer contexts with every scaling, without fine-tuning"),
     (export, "A rotary model as a folder that transformers loads"),
-    (report, "One page with all figures and tables"),
+    (report, "All tables, figures and numbers in one folder"),
 )
 for command, line in COMMANDS:
     app.command(short_help=line)(command)

@@ -58,6 +58,6 @@ def numbers(name: str, words: str) -> list[float]:
 
 
 def print_table(title: str, table: dict[str, Any]) -> None:
-    from ...lab.quick import table_text
+    from ...lab.report import mean_cell, table_text
 
-    say(table_text(title, table))
+    say(table_text(title, table, mean_cell) + "\n")

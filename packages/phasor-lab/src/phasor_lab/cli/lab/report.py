@@ -1,4 +1,4 @@
-"""`phasor lab report`: one page with the results of all runs."""
+"""`phasor lab report`: the results of all runs in one folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +13,12 @@ from .options import Json, Runs, prepare
 
 def report(
     runs: Runs,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the page, figures and numbers go.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the text, figures and numbers go.")] = Path(
         "phasor-report"
     ),
     as_json: Json = False,
 ) -> None:
-    """Write one page with all figures, tables and protocols, which loads nothing.
-
-    Figures and numbers are written beside it too.
-    """
+    """Write all tables with their protocols as text, the figures as PNG, and the numbers as JSON."""
     from ...lab import report as write_report
 
     check_folder_target("--out", out)
@@ -32,4 +29,4 @@ def report(
         return
     if numbers["training"]:
         say(numbers["training"])
-    say(f"open {(out / 'report.html').resolve()}")
+    say(f"open {(out / 'report.txt').resolve()}")

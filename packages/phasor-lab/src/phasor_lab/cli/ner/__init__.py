@@ -3,7 +3,6 @@
 import typer
 
 from .evaluate import evaluate
-from .export import export
 from .predict import predict_texts
 from .train import train
 
@@ -12,8 +11,7 @@ app = typer.Typer(no_args_is_help=True, help="Train span recognition on labelled
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
     ("train", train, "Train a model on labelled texts"),
     ("evaluate", evaluate, "Precision, recall and F1 on labelled texts"),
-    ("predict", predict_texts, "Find spans in texts: JSON lines, coloured text or a page"),
-    ("export", export, "Write the scores of a model as ONNX"),
+    ("predict", predict_texts, "Find spans in texts: JSON lines, or text in brackets"),
 )
 for name, command, line in COMMANDS:
     app.command(name, short_help=line)(command)

@@ -84,12 +84,6 @@ SpanMode = Annotated[
     Choice | None,
     typer.Option(help="All spans, none crossing, or none overlapping (default: the strictest that TRAIN keeps)."),
 ]
-Lora = Annotated[
-    int, typer.Option(min=0, help="Train a folder's encoder by updates of this rank; 0: whole. Needs peft.")
-]
-Baseline = Annotated[
-    bool, typer.Option("--baseline", help="Train a CRF with hand-made features beside it. Needs python-crfsuite.")
-]
 Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several: DIR gets a folder each.")]
 Bfloat16 = Annotated[
     bool, typer.Option("--bfloat16", help="Train under autocast to bfloat16; on a CPU, LSTMs stay in float32.")
@@ -129,8 +123,6 @@ def train(
     patience: Patience = 5,
     threshold: LeastProbability = None,
     mode: SpanMode = None,
-    lora: Lora = 0,
-    baseline: Baseline = False,
     seed: Seeds = None,
     bfloat16: Bfloat16 = False,
     checkpoint_every: CheckpointEvery = 500,
@@ -141,7 +133,6 @@ def train(
     """Train a model. Repeat a command that was killed: it goes on where it was."""
     from ...ner import SpanConfig, TrainConfig, labels_of
     from ...ner import train as train_one
-    from ...ner.baseline import crf_scores
     from ...ner.config import RECIPES, usual_batch, usual_epochs
     from ...ner.data import hold_out, usual_mode
     from ...ner.model import new_model
@@ -177,36 +168,33 @@ def train(
     )  # fmt: skip
     if folder is None:
         tell(f"model: {kind} on {tokens}, {layers} layers of width {model_config.dim}")
-    crf = crf_scores(examples, dev_examples, spaced) if baseline else None
     results = []
     for number in seed or [0]:
         config = TrainConfig(
             seed=number, epochs=epochs or usual_epochs(len(examples)), minutes=minutes,
             batch=batch or usual_batch(len(examples)), lr=usual.lr if lr is None else lr, head_lr=head_lr,
             warmup=warmup, weight_decay=weight_decay, clip=clip, average=average, patience=patience,
-            lora=lora, threshold=threshold, mode=mode or usual_mode(examples), bfloat16=bfloat16,
+            threshold=threshold, mode=mode or usual_mode(examples), bfloat16=bfloat16,
         )  # fmt: skip
         target = out / f"seed{number}" if len(seed or [0]) > 1 else out
         result = train_one(
             new_model(model_config, number, folder, table), tokenizer, examples, dev_examples, config, target,
             device=device, checkpoint_every=checkpoint_every, progress=not as_json and sys.stderr.isatty(),
-            say=tell, baseline=crf,
+            say=tell,
         )  # fmt: skip
-        results.append(_summary(number, result, crf))
+        results.append(_summary(number, result))
         if not as_json:
             say(_LINE.format(**results[-1]))
-    if crf is not None:
-        tell(f"a CRF with the usual features  dev F1 {crf.overall.f1:.4f}")
     if as_json:
         say_json(results)
 
 
-def _summary(seed: int, result: Any, crf: Any) -> dict[str, Any]:
+def _summary(seed: int, result: Any) -> dict[str, Any]:
     score = result.dev
     return {
         "folder": str(result.folder), "seed": seed, "epochs": result.epochs, "best_epoch": result.best_epoch,
         "f1": score.f1, "precision": score.precision, "recall": score.recall, "seconds": result.seconds,
-    } | ({} if crf is None else {"crf_f1": crf.overall.f1})  # fmt: skip
+    }  # fmt: skip
 
 
 _LINE = (

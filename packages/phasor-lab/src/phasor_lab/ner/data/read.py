@@ -24,8 +24,8 @@ def read(
 
     - ``"cluener"``: JSON lines ``{"text", "label": {label: {surface: [[start, end]]}}}``, ends included;
     - ``"cmeee"``: one JSON array of ``{"text", "entities": [{"start_idx", "end_idx", "type"}]}``, ends included;
-    - ``"conll"``: columns of tokens and tags, a token a line, an empty line after each sentence; tags in BIO, IOB1,
-      BIOES, BILOU or BMES, ``columns`` (counted from 0; default: all after the token) may be several, for nested
+    - ``"conll"``: columns of tokens and tags, a token a line, an empty line after each sentence; tags in IOB2
+      (BIO) or BIOES, ``columns`` (counted from 0; default: all after the token) may be several, for nested
       entities. The text is the tokens joined by one space;
     - ``"spans"``: JSON lines ``{"text", "spans" or "entities": [{"start", "end", "label"}]}``, half-open;
     - ``"tokens"``: JSON lines ``{"tokens", "ner_tags"}``; tags that are numbers are named by ``tag_names``.

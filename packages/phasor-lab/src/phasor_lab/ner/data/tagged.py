@@ -1,4 +1,4 @@
-"""Tagged tokens, from columns or JSON, as texts with spans: BIO, IOB1, BIOES, BILOU or BMES, found by column."""
+"""Tagged tokens, from columns or JSON, as texts with spans: IOB2 (BIO), or BIOES, which marks the last token too."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -12,11 +12,9 @@ from .lines import Location, member
 
 DOCUMENT = "-DOCSTART-"
 TAGS, NESTED = "ner_tags", "nested_ner_tags"  # the second where all lines have it (GermEval 2014)
-TAG = re.compile(r"O|([BIESLUM])-(\S.*)")
-BEGIN_INSIDE = frozenset("BI")
+TAG = re.compile(r"O|([BIES])-(\S.*)")
 Row = tuple[Location, list[str]]  # of a token: where it stands, and its cells
 Run = tuple[int, int, str]  # first token, last token, label
-CLOSED = (frozenset("BIES"), frozenset("BILU"), frozenset("BMES"))  # the schemes that mark the last token, too
 
 
 @dataclass(frozen=True)
@@ -31,8 +29,7 @@ class Sentence:
 def examples_of(sentences: Sequence[Sentence], labels: Collection[str] | None) -> list[Example]:
     """The tokens joined by one space; the entities of all columns.
 
-    The scheme is found for each column of the file: BIO (each entity begins with B-), IOB1 (B- only parts neighbours
-    of one label), BIOES, BILOU or BMES. Raises ``ValueError`` where the tags of a column are of no one scheme.
+    A column with E- or S- is BIOES, another IOB2. Raises ``ValueError`` where one of its tags breaks the scheme.
     """
     width = len(sentences[0].columns) if sentences else 0
     columns = [list(_column(sentences, column)) for column in range(width)]
@@ -53,95 +50,42 @@ def _example(sentence: Sentence, columns: list[list[Run]], labels: Collection[st
 
 
 def _column(sentences: Sequence[Sentence], column: int) -> Iterator[list[Run]]:
-    known: dict[str, tuple[str, str]] = {}
-    pairs = [
-        [
-            known.get(tag) or known.setdefault(tag, _split(p, tag))
-            for p, tag in zip(s.locations, s.columns[column], strict=True)
-        ]
-        for s in sentences
-    ]
-    closed = _is_closed(sentences, pairs)
-    if not closed:
-        _check_open(sentences, pairs)
+    pairs = [[_split(p, tag) for p, tag in zip(s.locations, s.columns[column], strict=True)] for s in sentences]
+    closed = any(prefix in "ES" for tags in pairs for prefix, _ in tags)
     for sentence, tags in zip(sentences, pairs, strict=True):
-        yield _closed_runs(sentence.locations, tags) if closed else _open_runs(tags)
+        yield _runs(sentence.locations, tags, closed)
 
 
 def _split(location: Location, tag: str) -> tuple[str, str]:
     match = TAG.fullmatch(tag)
     if not match:
-        raise location.fault(f"tag must be O or B-, I-, E-, S-, L-, U-, M- and a label, got {shown(tag)}")
+        raise location.fault(f"tag must be O or B-, I-, E-, S- and a label (IOB2 or BIOES), got {shown(tag)}")
     return (match[1] or "O", match[2] or "")
 
 
-def _written(tag: tuple[str, str]) -> str:
-    return shown("-".join(part for part in tag if part))
-
-
-def _is_closed(sentences: Sequence[Sentence], pairs: list[list[tuple[str, str]]]) -> bool:
-    prefixes: dict[str, Location] = {}
-    for sentence, tags in zip(sentences, pairs, strict=True):
-        for location, (prefix, label) in zip(sentence.locations, tags, strict=True):
-            if prefix == "O":
-                continue
-            prefixes.setdefault(prefix, location)
-            if not any(set(prefixes) <= scheme for scheme in (BEGIN_INSIDE, *CLOSED)):
-                before = ", ".join(f"{p}- (line {at.line})" for p, at in prefixes.items() if p != prefix)
-                raise location.fault(f"tags must be of one scheme, got {shown(f'{prefix}-{label}')} after {before}")
-    return not set(prefixes) <= BEGIN_INSIDE
-
-
-def _begins(tags: list[tuple[str, str]], i: int) -> bool:
-    """Whether an entity begins at a B- or I- tag without being parted from one of its label: true in BIO and IOB1."""
-    return i == 0 or tags[i - 1][0] == "O" or tags[i - 1][1] != tags[i][1]
-
-
-def _check_open(sentences: Sequence[Sentence], pairs: list[list[tuple[str, str]]]) -> None:
-    """BIO begins all entities with B-, IOB1 begins them with I- unless a neighbour has their label."""
-    first: dict[str, tuple[Location, str]] = {}
-    for sentence, tags in zip(sentences, pairs, strict=True):
-        for i, (prefix, label) in enumerate(tags):
-            if prefix != "O" and _begins(tags, i):
-                location = sentence.locations[i]
-                first.setdefault(prefix, (location, f"{prefix}-{label}"))
-                if len(first) == 2:
-                    (before, other), (_, tag) = first.values()
-                    raise location.fault(
-                        f"tags must be of one scheme, got an entity that begins with {shown(tag)} "
-                        f"after one that begins with {shown(other)} (line {before.line}); BIO begins all with B-"
-                    )
-
-
-def _open_runs(tags: list[tuple[str, str]]) -> list[Run]:
-    runs: list[Run] = []
-    for i, (prefix, label) in enumerate(tags):
-        if prefix == "B" or (prefix == "I" and _begins(tags, i)):
-            runs.append((i, i, label))
-        elif prefix == "I":
-            runs[-1] = (runs[-1][0], i, label)
-    return runs
-
-
-def _closed_runs(locations: Sequence[Location], tags: list[tuple[str, str]]) -> list[Run]:
+def _runs(locations: Sequence[Location], tags: list[tuple[str, str]], closed: bool) -> list[Run]:
+    """The entities of a sentence; ``closed``: each ends with E- or S-."""
     runs: list[Run] = []
     first, inside = 0, ""  # where the open entity began, and its label
-    for i, (prefix, label) in enumerate(tags):
-        goes_on = prefix in "IMEL"
-        if goes_on != bool(inside) or (goes_on and label != inside):
-            before = _written(tags[i - 1]) if i else "the beginning"
-            raise locations[i].fault(
-                f"tags must be of one scheme that ends each entity, got {_written(tags[i])} after {before}"
-            )
-        if prefix in "BSU":
+    for i, (prefix, label) in enumerate([*tags, ("O", "")]):
+        if prefix in "IE":
+            if label != inside:
+                before = shown("-".join(tags[i - 1]).rstrip("-")) if i else "the beginning"
+                raise locations[i].fault(
+                    f"tags must be IOB2 or BIOES, where an entity begins with B- or S-, got "
+                    f"{shown(f'{prefix}-{label}')} after {before}; convert the file"
+                )
+        elif inside:
+            if closed:
+                raise locations[min(i, len(tags) - 1)].fault(
+                    f"tags must be of one scheme; others end each entity (E-, S-), got {shown(inside)} without an end"
+                )
+            runs.append((first, i - 1, inside))
+        if prefix in "BS":
             first = i
-        if prefix in "ESLU":
+        if prefix in "ES":
             runs.append((first, i, label))
-        inside = label if prefix in "BIM" else ""
-    if inside:
-        raise locations[-1].fault(
-            f"tags must be of one scheme; others end each entity (E-, S-, L-, U-), got {shown(inside)} without an end"
-        )
+        inside = label if prefix in "BI" else ""
     return runs
 
 
@@ -216,7 +160,8 @@ def _tag_columns(blocks: list[list[Row]], token: int, columns: Sequence[int] | N
         for location, row in (row for rows in blocks for row in rows if others):
             if row[column] in others:
                 raise location.fault(
-                    f"column {column} must hold tags (O, B-label, I-label, ...), got {shown(row[column])}; "
+                    f"column {column} must hold tags (O, B-label, I-label, ...; IOB2 or BIOES), "
+                    f"got {shown(row[column])}; "
                     "if it holds something else, name the columns of tags (columns, --column), counted from 0"
                 )
     return range(token + 1, len(cells))

@@ -1,6 +1,6 @@
 """The hand-made features of the CRF, against those written out by hand."""
 
-from phasor_lab.ner.baseline import _features, _tokens
+from spans_crf import _features, _tokens
 
 
 def test_features_of_a_word_are_of_itself_and_its_two_neighbours():

@@ -3,12 +3,11 @@
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .data import Entity, Example
-from .metrics import Scores, evaluate
+from phasor_lab.ner import Entity, Example, evaluate
+from phasor_lab.ner.metrics import Scores
 
 WORD, CHARACTER = re.compile(r"\w+|[^\w\s]"), re.compile(r"\S")
 SETTINGS = {
@@ -26,8 +25,6 @@ def crf_scores(data: Sequence[Example], dev: Sequence[Example], words: bool) -> 
     tutorial; of characters: those within two to each side, and pairs of them, as in CRF++'s. Tags are BIO, so of nested
     entities only the outermost count as learnt; all are evaluated.
     """
-    if find_spec("pycrfsuite") is None:
-        raise ValueError("a baseline needs python-crfsuite; install it with: pip install 'phasor-lab[crf]'")
     import pycrfsuite
 
     trainer = pycrfsuite.Trainer(verbose=False)
