@@ -31,25 +31,24 @@ int cuLaunchKernelEx(const unsigned *config, void *f, void **params, void **extr
   return 0;
 }
 int cuPointerGetAttribute(void **to, int attribute, uint64_t at) { *to = (void *)at; return 0; }
-int cuPointerGetAttributes(unsigned n, int *attributes, void **to, uint64_t at) { return 0; }
 int cuCtxGetCurrent(void **to) { *to = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { return 0; }
-int cuCtxGetLimit(size_t *to, int limit) { *to = 0; return 0; }
-int cuCtxSetLimit(int limit, size_t value) { return 0; }
-int cuDeviceGet(int *to, int n) { *to = n; return 0; }
 int cuDeviceGetAttribute(int *to, int attribute, int device) { *to = attribute == 16 ? 132 : 232448; return 0; }
 int cuDevicePrimaryCtxRetain(void **to, int device) { *to = (void *)1; return 0; }
 int cuDriverGetVersion(int *to) { *to = 12080; return 0; }
 int cuFuncGetAttribute(int *to, int attribute, void *f) { *to = attribute == 0 ? 1024 : 0; return 0; }
-int cuFuncSetAttribute(void *f, int attribute, int value) { return 0; }
-int cuFuncSetCacheConfig(void *f, int config) { return 0; }
-int cuGetErrorString(int error, const char **to) { *to = "none"; return 0; }
 int cuModuleGetFunction(void **to, void *module, const char *name) { static long n; *to = (void *)++n; return 0; }
 int cuModuleLoadData(void **to, const void *image) { *to = (void *)1; return 0; }
 int cuOccupancyMaxActiveClusters(int *to, void *f, const void *config) { *to = 1; return 0; }
-int cuTensorMapEncodeTiled() { return 0; }
-int cuTensorMapEncodeIm2col() { return 0; }
-"""
+int cuCtxGetLimit(unsigned long *to, int limit) { *to = 0; return 0; }
+int cuDeviceGet(int *to, int n) { *to = n; return 0; }
+int cuGetErrorString(int error, const char **to) { *to = "none"; return 0; }
+""" + "".join(
+    f"int {name}() {{ return 0; }}\n"
+    for name in (
+        "cuPointerGetAttributes", "cuCtxSetCurrent", "cuCtxSetLimit", "cuFuncSetAttribute", "cuFuncSetCacheConfig",
+        "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
+    )
+)  # fmt: skip
 
 
 def stand_in(folder: str) -> ctypes.CDLL:
@@ -175,14 +174,8 @@ def compiled_while_serving():
     spec, before = RotarySpec(head_dim=64), count()
     warm_up(spec, 8, 2, device="cpu")
     warm = count()
-    for batch, tokens in [(b, 1) for b in (1, 2, 3, 16, 17, 64)] + [
-        (1, 7),
-        (1, 16),
-        (1, 1000),
-        (1, 4096),
-        (2, 33),
-        (5, 64),
-    ]:
+    decoded = [(batch, 1) for batch in (1, 2, 3, 16, 17, 64)]
+    for batch, tokens in (*decoded, *((1, n) for n in (7, 16, 1000, 4096)), (2, 33), (5, 64)):
         q, k = (torch.randn(batch, tokens, h, 64, dtype=torch.bfloat16).transpose(1, 2) for h in (8, 2))
         for at in (torch.arange(tokens), torch.arange(tokens + 1)[1:].expand(batch, tokens).clone()):
             rotate(q, k, at, spec)

@@ -1,13 +1,12 @@
 """Time and memory of one training step of the span heads: the published dense loss and ours, inside one run.
 
-    python benchmarks/span_loss.py [--rounds 11] [--threads 1] [--batch 4] [--types 10]
+    python benchmarks/span_loss.py
 
 A step is projection, rotation, scores, masks, loss and backward pass; the encoder is left out. Times are medians of
 interleaved rounds. Memory is the growth of the process's resident peak over one step, in a fresh process (Linux).
 The published step is that of the PyTorch ports: masks of 1e12, dense labels (made beforehand), loss of kexue.fm 7359.
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -28,7 +27,7 @@ from phasor.encodings.heads import (
 
 HEADS = {"GlobalPointer": GlobalPointer, "Efficient": EfficientGlobalPointer}
 STEPS = ["published", "dense", "sparse", "head.loss"]
-LENGTHS = [128, 256, 512]
+BATCH, TYPES = 4, 10
 
 
 def turned(x: Tensor, dim: int) -> Tensor:
@@ -60,9 +59,10 @@ def published_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return torch.logsumexp(negative, -1) + torch.logsumexp(positive, -1)
 
 
-def steps(kind: str, batch: int, length: int, types: int, wanted: list[str]) -> dict[str, Callable[[], Tensor]]:
+def steps(kind: str, length: int, wanted: list[str]) -> dict[str, Callable[[], Tensor]]:
     """One training step each: forward and backward; they return the loss."""
     torch.manual_seed(0)
+    batch, types = BATCH, TYPES
     head = HEADS[kind](768, types)
     hidden = torch.randn(batch, length, 768, requires_grad=True)
     mask = (torch.arange(length) < torch.linspace(length, length // 2, batch)[:, None]).long()
@@ -99,52 +99,40 @@ def resident(field: str) -> int:
     return int(line.split()[1])
 
 
-def print_peak(kind: str, batch: int, length: int, types: int, name: str) -> None:
-    steps(kind, batch, 16, types, [name])[name]()  # the library's own first allocations
-    step = steps(kind, batch, length, types, [name])[name]
+def print_peak(kind: str, length: int, name: str) -> None:
+    steps(kind, 16, [name])[name]()  # the library's own first allocations
+    step = steps(kind, length, [name])[name]
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = resident("VmRSS")
     step()
     print((resident("VmHWM") - before) / 1024)
 
 
-def peak(kind: str, batch: int, length: int, types: int, name: str, threads: int) -> float:
-    """MiB that one step adds to the process at its peak."""
-    arguments = ["--peak", kind, str(length), name, "--batch", str(batch), "--types", str(types)]
-    command = [sys.executable, __file__, *arguments, "--threads", str(threads)]
+def peak(kind: str, length: int, name: str) -> float:
+    """MiB that one step adds to a process of its own at its peak."""
+    command = [sys.executable, __file__, kind, str(length), name]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--types", type=int, default=10)
-    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    if args.peak:
-        kind, length, name = args.peak
-        return print_peak(kind, args.batch, int(length), args.types, name)
-    print(
-        f"torch {torch.__version__}, {args.threads} thread(s), float32, batch {args.batch}, {args.types} types, hidden "
-        f"768, head_dim 64: forward and backward, median of {args.rounds} rounds\n"
-    )
+def main(*arguments: str) -> None:
+    torch.set_num_threads(1)
+    if arguments:
+        kind, length, name = arguments
+        return print_peak(kind, int(length), name)
+    print(f"torch {torch.__version__}, 1 thread(s), float32, batch {BATCH}, {TYPES} types: forward and backward\n")
     print("| head | n | " + " | ".join(f"{name}, ms" for name in STEPS), end="")
     print(" | published / head.loss | " + " | ".join(f"{name}, MiB" for name in STEPS) + " |")
     print("|---|---|" + "---|" * (2 * len(STEPS) + 1))
-    for kind in HEADS:
-        for length in LENGTHS:
-            calls = steps(kind, args.batch, length, args.types, STEPS)
-            losses = [float(call()) for call in calls.values()]
-            assert max(losses) - min(losses) < 1e-4 * max(losses), losses
-            spent = medians(race(calls, rounds=args.rounds, warm_up=1, clock=time.perf_counter))
-            memory = [peak(kind, args.batch, length, args.types, name, args.threads) for name in STEPS]
-            columns = [kind, str(length), *(f"{1e3 * spent[name]:.0f}" for name in STEPS)]
-            columns += [f"{spent['published'] / spent['head.loss']:.1f}", *(f"{mib:.0f}" for mib in memory)]
-            print("| " + " | ".join(columns) + " |", flush=True)
+    for kind, length in ((kind, length) for kind in HEADS for length in (128, 256, 512)):
+        calls = steps(kind, length, STEPS)
+        losses = [float(call()) for call in calls.values()]
+        assert max(losses) - min(losses) < 1e-4 * max(losses), losses
+        spent = medians(race(calls, rounds=11, warm_up=1, clock=time.perf_counter))
+        columns = [kind, str(length), *(f"{1e3 * spent[name]:.0f}" for name in STEPS)]
+        columns += [f"{spent['published'] / spent['head.loss']:.1f}"]
+        columns += [f"{peak(kind, length, name):.0f}" for name in STEPS]
+        print("| " + " | ".join(columns) + " |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from layout_detection import Interleaved, half_converted
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from phasor.rotary.spec import RotarySpec
 from phasor.support.processes import Group
 from phasor.tools.checkpoints import convert, detect
 from phasor.tools.doctor.text import by_text
@@ -42,6 +42,26 @@ ROPES: tuple[dict[str, Any], ...] = (
     {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0},
     {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 128},
 )
+
+
+class Interleaved(ModelConfig):
+    """A model that is trained on interleaved pairs."""
+
+    @property
+    def rotary_spec(self) -> RotarySpec:
+        return RotarySpec(head_dim=self.head_dim, base=self.base, interleaved=True)
+
+
+def half_converted(folder: Path, converted: Path) -> Path:
+    """q of the converted model, k of the model."""
+    from safetensors.torch import load_file, save_file
+
+    tensors, other = load_file(folder / "model.safetensors"), load_file(converted / "model.safetensors")
+    mixed = folder.with_name("mixed")
+    mixed.mkdir()
+    save_file({n: other[n] if "q_proj" in n else t for n, t in tensors.items()}, mixed / "model.safetensors")
+    (mixed / "config.json").write_bytes((folder / "config.json").read_bytes())
+    return mixed
 
 
 def ask(folder: Path, text: bytes, *, number: int, doctor: bool) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ def build(engine: str, source: Path, out: Path) -> Path:
         return Path(shutil.copy(Path(folder) / f"{name}.so", out / f"{name}.so"))
 
 
-def main() -> None:
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engine", choices=DECLARED)
     parser.add_argument("source", type=Path, help="pos_encoding.cpp of vLLM, rope.cpp of SGLang")
@@ -78,7 +78,3 @@ def main() -> None:
     if not args.source.is_file():
         sys.exit(f"SOURCE must be the file of {args.engine} that defines its kernel, and there is no {args.source}")
     print(f"wrote {build(args.engine, args.source, args.out)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """What a rotation costs here, in units of what else the machine can do with the same bytes."""
 
-from .measure import medians, race
+from .cases import CASES
+from .measure import medians, race, ratio
 from .result import Goal, Record, Timing, read, write
-from .run import CASES, named, run
+from .run import run
 
-__all__ = ["CASES", "Goal", "Record", "Timing", "medians", "named", "race", "read", "run", "write"]
+__all__ = ["CASES", "Goal", "Record", "Timing", "medians", "race", "ratio", "read", "run", "write"]

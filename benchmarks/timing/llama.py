@@ -3,19 +3,17 @@
 import copy
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch as replaced
 
 import torch
-from torch import Tensor
 
 from phasor import patch
 
-from .libraries import no_transformers
-from .measure import Calls, Case, Times, Variant, compared, medians
+from .measure import Calls, Case, Times, Work, compared, medians, missing
 from .result import Goal, Ratio
 
 ABOUT = "a Llama of 8 layers, hidden 512, 8 heads of 64, "
@@ -25,90 +23,72 @@ UNITS = (
 )
 SHARE = Goal("at least", 0.8)
 NO_LOSS = Goal("interval not above", 1.0)
+NO_ROTATION = "transformers.models.llama.modeling_llama.apply_rotary_pos_emb"
 
 
-def _llama(quick: bool, dtype: torch.dtype) -> Any:
+def llama(quick: bool, dtype: torch.dtype = torch.float32) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    sizes: dict[str, Any] = (
-        {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-        if quick
-        else {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8}
-    )
+    hidden, wide, layers, heads = (64, 64, 2, 2) if quick else (512, 1408, 8, 8)
     torch.manual_seed(0)
-    config = LlamaConfig(**sizes, vocab_size=1024, pad_token_id=0, bos_token_id=1, eos_token_id=None)
+    config = LlamaConfig(
+        hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers, num_attention_heads=heads,
+        vocab_size=1024, pad_token_id=0, bos_token_id=1, eos_token_id=None,
+    )  # fmt: skip
     model: Any = LlamaForCausalLM(config)
     return model.to(dtype).eval()
 
 
-def _three(run: Callable[[Any, Tensor], Any], tokens: tuple[int, int], variant: Variant) -> Calls:
-    model = _llama(variant.quick, variant.dtype)
-    patched = copy.deepcopy(model, {id(p): p for p in model.parameters()})  # all but the weights, which are shared
-    patch(patched, kernel=variant.kernel)
-    length = tokens[1] if variant.quick else tokens[0]
-    ids = torch.randint(2, 1024, (1, length), generator=torch.Generator().manual_seed(0))
-    return {
-        "patched": partial(run, patched, ids),
-        "unpatched": partial(run, model, ids),
-        "none": partial(_unrotated, run, model, ids),
-    }
-
-
-@contextmanager
-def _no_rotation() -> Iterator[None]:
-    from transformers.models.llama import modeling_llama as module
-
-    original = module.apply_rotary_pos_emb
-    module.apply_rotary_pos_emb = lambda q, k, cos, sin, unsqueeze_dim=1: (q, k)
-    try:
-        yield
-    finally:
-        module.apply_rotary_pos_emb = original
-
-
-def _unrotated(run: Callable[[Any, Tensor], Any], model: Any, ids: Tensor) -> Any:
-    with _no_rotation():
-        return run(model, ids)
-
-
-def _prefill(model: Any, ids: Tensor) -> Any:
+def _prefill(model: Any, ids: Any) -> Any:
     return model(ids, use_cache=False, logits_to_keep=1).logits
 
 
-def _generate(model: Any, ids: Tensor, more: int) -> Any:
-    return model.generate(ids, max_new_tokens=more, min_new_tokens=more, do_sample=False)
+def _generate(model: Any, ids: Any) -> Any:
+    return model.generate(ids, max_new_tokens=48, min_new_tokens=48, do_sample=False)
 
 
-def _train(model: Any, ids: Tensor) -> tuple[Tensor, ...]:
+def _infer(model: Any, ids: Any) -> Any:
+    with torch.inference_mode():
+        return _generate(model, ids).clone()
+
+
+def _train(model: Any, ids: Any) -> Any:
     """The loss and its gradients, without an optimizer's step, to which the rotation is nothing."""
     loss = model(ids, labels=ids, use_cache=False).loss
     return loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))
 
 
-def _infer(model: Any, ids: Tensor, more: int) -> Any:
-    with torch.inference_mode():
-        return _generate(model, ids, more).clone()
+RUNS: dict[str, Callable[[Any, Any], Any]] = {
+    "llama-prefill": _prefill, "llama-generate": _generate, "llama-inference": _infer, "llama-training": _train,
+}  # fmt: skip
 
 
-def _make_generation(run: Callable[..., Any], variant: Variant) -> Calls:
-    return _three(partial(run, more=3 if variant.quick else 48), (16, 4), variant)
+def three(work: Work) -> Calls:
+    run, model = RUNS[work.case.name], llama(work.quick, work.dtype)
+    patched = copy.deepcopy(model, {id(p): p for p in model.parameters()})  # all but the weights, which are shared
+    patch(patched, kernel=work.kernel)
+    ids = torch.randint(2, 1024, (1, work.shape[3]), generator=torch.Generator().manual_seed(0))
+
+    def none() -> Any:
+        with replaced(NO_ROTATION, lambda q, k, cos, sin, unsqueeze_dim=1: (q, k)):
+            return run(model, ids)
+
+    return {"patched": partial(run, patched, ids), "unpatched": partial(run, model, ids), "none": none}
 
 
-def interval(times: Times, value: Callable[[Sequence[int]], float], draws: int = 2000) -> tuple[float, float]:
-    """The 95 % interval of ``value(rounds)`` over rounds that are drawn again with replacement (bootstrap)."""
-    source, rounds = random.Random(0), range(len(next(iter(times.values()))))
-    values = sorted(value(source.choices(rounds, k=len(rounds))) for _ in range(draws))
+def interval(ratios: list[float], draws: int = 2000) -> tuple[float, float]:
+    """The 95 % interval of the median over rounds that are drawn again with replacement (bootstrap)."""
+    source = random.Random(0)
+    values = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(draws))
     return values[int(0.025 * draws)], values[int(0.975 * draws) - 1]
 
 
 def llama_ratios(case: Case, dtype: str, times: Times) -> list[Ratio]:
     """patched / unpatched with its interval; and how much of the rotation's cost is gone, where it is above noise."""
-    ratios = [a / b for a, b in zip(times["patched"], times["unpatched"], strict=True)]
-    spread = interval(times, lambda rounds: statistics.median(ratios[i] for i in rounds))
+    rounds = list(zip(times["patched"], times["unpatched"], times["none"], strict=True))
+    spread = interval([patched / unpatched for patched, unpatched, _ in rounds])
     whole = replace(compared(times, "patched", "unpatched", NO_LOSS), spread=spread, spread_of="95 % interval")
-    saved = [a - b for a, b in zip(times["unpatched"], times["patched"], strict=True)]
-    cost = [a - b for a, b in zip(times["unpatched"], times["none"], strict=True)]
-    of = medians({"saved": saved, "cost": cost})
+    of = medians({"saved": [u - p for p, u, _ in rounds], "cost": [u - n for _, u, n in rounds]})
     if of["cost"] <= 0:
         return [whole]
     names = "unpatched - patched", "unpatched - none"
@@ -116,17 +96,16 @@ def llama_ratios(case: Case, dtype: str, times: Times) -> list[Ratio]:
     return [whole, share]
 
 
-def _case(name: str, about: str, make: Callable[[Variant], Calls], gradient: bool = False) -> Case:
-    return Case(
-        name, ABOUT + about + UNITS, make, measured="patched", unit="unpatched",
-        goal_text=f"95 % {NO_LOSS}; saves {SHARE}", dtypes=("float32", "bfloat16"), layouts=("halves",),
-        gradient=gradient, obstacle=no_transformers, ratios=llama_ratios,
-    )  # fmt: skip
-
-
-LLAMA = (
-    _case("llama-prefill", "2048 tokens at once", partial(_three, _prefill, (2048, 32))),
-    _case("llama-generate", "48 tokens generated one by one after 16", partial(_make_generation, _generate)),
-    _case("llama-inference", "the same under `torch.inference_mode()`", partial(_make_generation, _infer)),
-    _case("llama-training", "loss and gradients of 1024 tokens", partial(_three, _train, (1024, 32)), gradient=True),
-)
+LLAMA = tuple(
+    Case(
+        name, ABOUT + about + UNITS, (1, 8, 8, tokens, 64), "llama", "unpatched", measured="patched",
+        dtypes=("float32", "bfloat16"), layouts=("halves",), gradient=name == "llama-training",
+        obstacle=partial(missing, "transformers"), ratios=llama_ratios,
+    )
+    for name, about, tokens in (
+        ("llama-prefill", "2048 tokens at once", 2048),
+        ("llama-generate", "48 tokens generated one by one after 16", 16),
+        ("llama-inference", "the same under `torch.inference_mode()`", 16),
+        ("llama-training", "loss and gradients of 1024 tokens", 1024),
+    )
+)  # fmt: skip

@@ -1,11 +1,12 @@
-"""The measuring core of all benchmarks: calls raced in one process, by the clock of a CPU or of a GPU."""
+"""The one race: calls in turn in one process, in a new order each round, by the clock of a CPU or of a GPU."""
 
 import random
 import statistics
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import torch
@@ -16,7 +17,6 @@ from phasor import RotarySpec, Rotation
 from .result import Goal, Ratio, Timing
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-LAYOUTS = ("halves", "interleaved")
 COPY = "copy_"
 
 Calls: TypeAlias = Mapping[str, Callable[[], Any]]
@@ -65,51 +65,9 @@ def medians(times: Times) -> dict[str, float]:
     return {name: statistics.median(spent) for name, spent in times.items()}
 
 
-class Clock(ABC):
-    """All that a measurement needs of a device: instants whose difference is in seconds of the device's own time."""
-
-    device: str
-
-    @abstractmethod
-    def about(self) -> dict[str, Any]:
-        """What the device is: name, memory, versions."""
-
-    @abstractmethod
-    def now(self) -> Any:
-        """This moment in the order of the device's work."""
-
-    @abstractmethod
-    def before(self) -> None:
-        """Ahead of every timed run: keep the device waiting until the host has queued what is timed."""
-
-    @abstractmethod
-    def captured(self, call: Callable[[], Any], times: int) -> Callable[[], Any]:
-        """``call``, ``times`` in a row, as one CUDA graph: no host is in it, and its launch is paid once."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One dtype, layout and kernel of a case. ``quick`` asks for sizes that take no time and mean nothing."""
-
-    dtype: torch.dtype
-    interleaved: bool = False
-    kernel: str = "auto"
-    threads: int = 1
-    quick: bool = False
-    device: str = "cpu"
-
-    def spec(self, head_dim: int) -> RotarySpec:
-        return RotarySpec(head_dim=head_dim, base=500_000.0, interleaved=self.interleaved)
-
-    def rotation(self, head_dim: int, positions: Tensor) -> Rotation:
-        return Rotation.at(self.spec(head_dim), positions, dtype=self.dtype)
-
-    def pair(self, batch: int, q_heads: int, k_heads: int, seq: int, width: int) -> tuple[Tensor, Tensor]:
-        """q and k ``[batch, heads, seq, width]``, the same at every call."""
-        source = torch.Generator().manual_seed(0)
-        q = torch.randn(batch, q_heads, seq, width, generator=source)
-        k = torch.randn(batch, k_heads, seq, width, generator=source)
-        return q.to(self.device, self.dtype), k.to(self.device, self.dtype)
+def ratio(times: Times, measured: str, unit: str) -> float:
+    """The median over rounds of one time in units of another."""
+    return statistics.median(a / b for a, b in zip(times[measured], times[unit], strict=True))
 
 
 def compared(times: Times, measured: str, unit: str, goal: Goal | None) -> Ratio:
@@ -128,108 +86,80 @@ def one_ratio(case: "Case", dtype: str, times: Times) -> list[Ratio]:
 class Case:
     """A row of the table of cases: what is timed, in units of what, and what the ratio should be.
 
-    ``name`` is what ``--cases`` takes; ``about`` says in words what is timed. ``make`` gives the calls of a variant by
-    name, among them ``measured`` and ``unit``, on tensors of their own. ``goals`` are by dtype; a case of several
-    ratios has them from ``ratios``, with their goals, and ``goal_text`` says those. A ``large`` case is measured in
-    fresh and in reused memory. ``obstacle`` says why it cannot run here, or nothing. On a GPU, ``in_graph`` calls are
-    one CUDA graph, as decoding runs; with 0 they are launched one by one.
+    ``shape`` is ``(batch, heads of q, heads of k, tokens, channels)``; ``call`` names what phasor does with it, and
+    ``spec`` says what its spec has beside a base. ``goals`` are by dtype; a case of several ratios has them from
+    ``ratios``. A ``large`` case is measured in fresh and in reused memory. ``obstacle`` says why it cannot run here.
     """
 
     name: str
     about: str
-    make: Callable[[Variant], Calls]
+    shape: tuple[int, int, int, int, int]
+    call: str
     unit: str
     goals: Mapping[str, Goal] = field(default_factory=dict)
-    goal_text: str = ""
     measured: str = "phasor"
+    spec: Mapping[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(DTYPES)
-    layouts: tuple[str, ...] = LAYOUTS
+    layouts: tuple[str, ...] = ("halves", "interleaved")
     large: bool = False
     gradient: bool = False
     threads: int = 1  # at least
     repeat: int = 1
     obstacle: Callable[[], str] = field(default=lambda: "")
     ratios: Callable[["Case", str, Times], list[Ratio]] = one_ratio
-    in_graph: int = 0
 
 
-def at_most(float32: float, bfloat16: float | None = None, float16: float | None = None) -> dict[str, Goal]:
-    """Goals by dtype; half precision has that of the dtype before it, unless it is named."""
-    bfloat16 = float32 if bfloat16 is None else bfloat16
-    float16 = bfloat16 if float16 is None else float16
-    bounds = zip(DTYPES, (float32, bfloat16, float16), strict=True)
-    return {dtype: Goal("at most", bound) for dtype, bound in bounds}
+@dataclass(frozen=True)
+class Work:
+    """The tensors of one case in one dtype and layout. ``quick`` asks for sizes that take no time and mean nothing."""
+
+    case: Case
+    dtype: torch.dtype
+    interleaved: bool = False
+    kernel: str = "auto"
+    threads: int = 1
+    quick: bool = False
+    device: str = "cpu"
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        batch, q_heads, k_heads, tokens, width = self.case.shape
+        return (min(batch, 4), q_heads, k_heads, min(tokens, 16), width) if self.quick else self.case.shape
+
+    @cached_property
+    def spec(self) -> RotarySpec:
+        spec = RotarySpec(head_dim=self.shape[-1], base=500_000.0, interleaved=self.interleaved)
+        return spec.replace(**self.case.spec)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """Decoded tokens have each a position of its own; prompts begin at 0; with two axes it is a square image."""
+        batch, _, _, tokens, _ = self.shape
+        if tokens == 1:
+            first = 4097 + 61 * torch.arange(batch)
+            return (first if batch == 1 else first[:, None]).to(self.device)
+        at = torch.arange(tokens, device=self.device)
+        side = round(tokens**0.5)
+        return torch.stack((at // side, at % side)) if "axes" in self.case.spec else at
+
+    @cached_property
+    def rotation(self) -> Rotation:
+        return Rotation.at(self.spec, self.positions, dtype=self.dtype)
+
+    @cached_property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """q and k ``[batch, heads, tokens, channels]``, the same in every process."""
+        batch, q_heads, k_heads, tokens, width = self.shape
+        source = torch.Generator().manual_seed(0)
+        q, k = (torch.randn(batch, heads, tokens, width, generator=source) for heads in (q_heads, k_heads))
+        q, k = q.to(self.device, self.dtype), k.to(self.device, self.dtype)
+        return q.requires_grad_(self.case.gradient), k.requires_grad_(self.case.gradient)
 
 
-def at_least(bound: float) -> dict[str, Goal]:
-    return {dtype: Goal("at least", bound) for dtype in DTYPES}
+def rows(case: Case, dtype: str, layout: str, memory: str, threads: int, times: Times) -> list[Timing]:
+    return [Timing(case.name, dtype, layout, memory, threads, **vars(one)) for one in case.ratios(case, dtype, times)]
 
 
-def chosen(names: Sequence[str], cases: tuple[Case, ...], device: str = "") -> tuple[Case, ...]:
-    """The cases of these names, in the order of the table; all for none. ``ValueError`` for a name of no case."""
-    known = [case.name for case in cases]
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"--cases must be names out of {', '.join(known)}{device}, with commas between, got {name!r}"
-            )
-    return tuple(case for case in cases if not names or case.name in names)
-
-
-def measure(
-    case: Case,
-    dtype: str,
-    layout: str,
-    *,
-    memory: str,
-    rounds: int,
-    threads: int = 1,
-    kernel: str = "auto",
-    quick: bool = False,
-    clock: Callable[[], float] | None = None,
-) -> list[Timing]:
-    """The rows of a case on a CPU. The clock is the CPU time of this thread, or on several threads that of the wall."""
-    threads = max(threads, case.threads)
-    variant = Variant(DTYPES[dtype], layout == "interleaved", kernel, threads, quick)
-    clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.set_grad_enabled(case.gradient):
-            times = _race(case, case.make(variant), rounds, quick, clock=clock)
-    finally:
-        torch.set_num_threads(before)
-    return _rows(case, dtype, times, layout, memory, threads)
-
-
-def measure_on(
-    clock: Clock, case: Case, dtype: str, layout: str, *, rounds: int, kernel: str = "auto", quick: bool = False
-) -> tuple[list[Timing], dict[str, str]]:
-    """The rows of a case on a device, and why other libraries fail; what phasor or the copy raises is passed on."""
-    variant = Variant(DTYPES[dtype], layout == "interleaved", kernel, 1, quick, clock.device)
-    failures: dict[str, str] = {}
-    calls: dict[str, Callable[[], Any]] = {}
-    with torch.set_grad_enabled(case.gradient):
-        for name, call in case.make(variant).items():
-            try:
-                call()
-                calls[name] = clock.captured(call, case.in_graph) if case.in_graph else call
-            except Exception as error:  # of a library that is not ours: it is reported, and the others go on
-                if name in ("phasor", COPY):
-                    raise
-                failures[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        times = _race(case, calls, rounds, quick, clock=clock.now, before=clock.before)
-    if case.in_graph:
-        times = {name: [t / case.in_graph for t in spent] for name, spent in times.items()}
-    return _rows(case, dtype, times, layout, "device", 1), failures
-
-
-def _race(case: Case, calls: Calls, rounds: int, quick: bool, **clock: Any) -> Times:
-    repeat, warm_up = (1, 1) if quick else (case.repeat, 5)
-    return race(calls, rounds=rounds, repeat=repeat, warm_up=warm_up, **clock)
-
-
-def _rows(case: Case, dtype: str, times: Times, layout: str, memory: str, threads: int) -> list[Timing]:
-    return [
-        Timing(case.name, dtype, layout, memory, threads, **vars(ratio)) for ratio in case.ratios(case, dtype, times)
-    ]
+def missing(*modules: str) -> str:
+    absent = [name for name in modules if not find_spec(name)]
+    return f"{' and '.join(absent)} not installed; pip install {' '.join(absent)}" if absent else ""

@@ -9,7 +9,6 @@ from phasor.support.checks import keys_once, one_of
 from phasor.support.whole_files import write_whole
 
 HEAD = f"{'case':<20}{'dtype':<10}{'layout':<13}{'memory':<10}{'measured':>10}  {'unit':<30}{'ratio':>7}  spread"
-RULES = ("at most", "at least", "interval not above")
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Goal:
     bound: float
 
     def __post_init__(self) -> None:
-        one_of("rule of a goal", self.rule, RULES)
+        one_of("rule of a goal", self.rule, ("at most", "at least", "interval not above"))
 
     def met(self, ratio: float, spread: tuple[float, float] | None) -> bool:
         if self.rule == "at least":
@@ -78,13 +77,8 @@ class Timing(Ratio, Cell):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Timing":
         goal, spread = data["goal"], data["spread"]
-        return cls(
-            **data
-            | {
-                "goal": None if goal is None else Goal(**goal),
-                "spread": None if spread is None else (float(spread[0]), float(spread[1])),
-            }
-        )
+        spread = None if spread is None else (float(spread[0]), float(spread[1]))
+        return cls(**data | {"goal": None if goal is None else Goal(**goal), "spread": spread})
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class Record:
     """One run: what was called, where, with which versions, its rows, and the cases that could not run, with why.
 
     ``kernel`` is what ``--kernel`` named, ``kernels`` what `phasor.kernels.available` said. ``device`` is what there is
-    to say of a GPU, where one was measured: its name, the rate of a copy, the versions of the libraries beside phasor.
+    to say of a GPU, where one was measured: its name and the rate of a copy.
     """
 
     command: str
@@ -132,26 +126,9 @@ def read(path: Path) -> Record:
         raise ValueError(f"{path} must be what benchmarks/bench.py --json writes, and is not: {error}") from error
 
 
-def line(row: Timing, goals: bool, quick: bool) -> str:
-    """One row; with ``goals`` what its ratio should be, and, unless it is of tiny sizes, whether it is."""
+def line(row: Timing) -> str:
+    """One row, with what its ratio should be."""
     spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
-    unit = f"{row.unit} {duration(row.unit_us)}"
-    text = (
-        f"{row.case:<20}{row.dtype:<10}{row.layout:<13}{row.memory:<10}{duration(row.us):>10}  {unit:<30}"
-        f"{row.ratio:>7.2f}  {spread:<13}"
-    )
-    if goals and row.goal:
-        text += f"  {row.goal}" + ("" if quick else ": met" if row.met else ": not met")
-    return text.rstrip()
-
-
-def duration(us: float) -> str:
-    """Three digits and a unit.
-
-    >>> duration(7.94), duration(25_400), duration(2_100_000), duration(-0.5)
-    ('7.94 us', '25.4 ms', '2.10 s', '-0.50 us')
-    """
-    size, unit = (1e6, "s") if abs(us) >= 1e6 else (1e3, "ms") if abs(us) >= 1e3 else (1.0, "us")
-    value = us / size
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} {unit}"
+    cell = f"{row.case:<20}{row.dtype:<10}{row.layout:<13}{row.memory:<10}"
+    text = f"{cell}{row.us:>7.1f} us  {f'{row.unit} {row.unit_us:.1f} us':<30}{row.ratio:>7.2f}  {spread:<13}"
+    return f"{text}  {row.goal}" if row.goal else text.rstrip()

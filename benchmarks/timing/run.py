@@ -1,50 +1,46 @@
 """A whole run: on a CPU one child process for each kind of memory, because an allocator reads its variables at the
 start; on a GPU in this process, whose allocator keeps memory by itself."""
 
-import json
+import multiprocessing
+import os
+import platform
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 
+from phasor.kernels import available
 from phasor.rotary.kernels import check_name
 from phasor.support.checks import whole
 from phasor.support.cores import cores
 
-from . import machine
-from .cases import LARGE, SMALL
-from .gpu import cases as gpu_cases
-from .gpu.clock import CudaClock
-from .gpu.libraries import LIBRARIES as GPU_LIBRARIES
-from .libraries import LIBRARIES
-from .llama import LLAMA
-from .measure import Case, Clock, chosen, measure_on, race
+from . import gpu
+from .cases import CASES
+from .measure import DTYPES, Case, Work, race, rows
 from .result import HEAD, Record, Timing, line
-from .shapes import SHAPES
+from .ways import calls
 
-CASES: tuple[Case, ...] = (*LARGE, *SMALL, *SHAPES, *LIBRARIES, *LLAMA)
-COPIED = 2**30  # bytes, of which the rate of a copy is taken
+# By glibc's allocator: blocks over the first threshold are mapped anew each time, and the kernel of the system clears
+# their pages; blocks under it are taken from what was freed before.
+GLIBC = {
+    "fresh": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
+    "reused": {"MALLOC_MMAP_THRESHOLD_": "8000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"},
+}
+AS_FOUND = "as found"  # whatever the allocator does by itself
 QUICK = "--quick: tiny sizes and two rounds, which show that it runs; these times and ratios say nothing about speed"
 
-named = partial(chosen, cases=CASES)
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """What could not run, and why; ``name`` is its key in the record, ``label`` what stands in the table."""
-
-    name: str
-    label: str
-    reason: str
+Found: TypeAlias = tuple[list[Timing], dict[str, str]]  # rows, and why something has none
 
 
 def run(
-    cases: Sequence[str] = (),
+    names: Sequence[str] = (),
     *,
     rounds: int = 30,
     threads: int = 1,
@@ -52,112 +48,140 @@ def run(
     quick: bool = False,
     device: str = "cpu",
     command: str = "",
-    goals: bool = False,
     say: Callable[[str], None] = lambda line: None,
-    clock: Clock | None = None,
+    clock: Any = None,
 ) -> Record:
-    """Measure cases by name (all, if none is named). ``say`` hears rows as they come, with ``goals`` beside them.
+    """Measure cases by name (all, if none is named). ``say`` hears rows as they come. ``clock``: that of a GPU.
 
-    ``clock``: that of a GPU; by default the one of ``device``. Raises ``ValueError`` for an unknown case, kernel or
-    device, and for more threads than cores.
+    Raises ``ValueError`` for an unknown case, kernel or device, and for more threads than cores.
     """
     if device != "cpu":
         if not re.fullmatch(r"cuda(:\d+)?", device):
             raise ValueError(f"--device must be cpu, cuda or cuda:0, cuda:1 and so on, got {device!r}")
         if threads != 1:
             raise ValueError(f"--threads is for --device cpu, got {threads} with --device {device}")
-        clock = CudaClock(device)
-    plan = gpu_cases.named(cases) if clock else named(cases)
+        clock = gpu.CudaClock(device)
+    plan = named(names, gpu.CASES if clock else CASES)
     whole("--rounds", rounds)
     whole("--threads", threads)
     if threads > cores():
         raise ValueError(f"--threads must be at most the number of cores, {cores()} here, got {threads}")
     check_name(kernel)
+    rounds = min(rounds, 2) if quick else rounds
     options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
-    skipped = {library.name: library.missing() for library in GPU_LIBRARIES if clock and library.missing()}
-    about = _device(clock, skipped, quick) if clock else None
-    if about:
-        say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s")
-    for name, reason in skipped.items():
-        say(f"{name:<20}not run: {reason}")
-    if quick:
-        say(QUICK)
-    say(HEAD)
-    rows: list[Timing] = []
-    for result in _on_device(clock, plan, options) if clock else _in_children(plan, options | {"threads": threads}):
-        if isinstance(result, Timing):
-            rows.append(result)
-            say(line(result, goals, quick))
-        elif result.name not in skipped:  # else it is skipped in the other kind of memory as well
-            skipped[result.name] = result.reason
-            say(f"{result.label}not run: {result.reason}")
-    if quick:
-        say(QUICK)
+    about = None
+    if clock:
+        about = {**clock.about(), "copy_tb_per_s": gpu.copy_rate(clock, quick), "peers": gpu.versions()}
+        say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s; beside {about['peers']}")
+    say(QUICK if quick else HEAD)
+    found: list[Timing] = []
+    skipped: dict[str, str] = {}
+    for timings, reasons in _on_device(clock, plan, options) if clock else _on_cpu(plan, threads, options):
+        for name, reason in reasons.items():
+            if name not in skipped:  # else it is skipped in the other kind of memory as well
+                say(f"{name:<20}not run: {reason}")
+        skipped |= reasons
+        found += timings
+        for row in timings:
+            say(line(row))
     order = [case.name for case in plan]
-    rows.sort(key=lambda row: order.index(row.case))
+    found.sort(key=lambda row: order.index(row.case))
     return Record(
-        command=command, threads=threads, rows=tuple(rows), skipped=skipped, device=about, **options, **machine.about()
+        command=command, threads=threads, rows=tuple(found), skipped=skipped, device=about, **options, **_machine()
     )
 
 
-def _in_children(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Timing | Skipped]:
-    for memory, cases in _by_memory(plan, options["quick"]).items():
-        for result in _child(memory, {"memory": memory, "cases": [case.name for case in cases], **options}):
-            if "row" in result:
-                yield Timing.from_dict(result["row"])
-            else:
-                yield Skipped(result["case"], f"{result['case']:<20}", result["skipped"])
+def named(names: Sequence[str], cases: tuple[Case, ...] = CASES) -> tuple[Case, ...]:
+    """The cases of these names, in the order of the table; all for none. ``ValueError`` for a name of no case."""
+    known = [case.name for case in cases]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--cases must be names out of {', '.join(known)}, with commas between, got {name!r}")
+    return tuple(case for case in cases if not names or case.name in names)
 
 
-def _by_memory(cases: Sequence[Case], quick: bool) -> dict[str, list[Case]]:
-    plan: dict[str, list[Case]] = {}
-    for case in cases:
-        for memory in machine.memories(case.large, quick):
-            plan.setdefault(memory, []).append(case)
-    return plan
+def memories(case: Case, quick: bool) -> tuple[str, ...]:
+    """In which memory a case is measured: where sizes are large, fresh and reused pages are two different things."""
+    return tuple(GLIBC) if case.large and not quick and platform.libc_ver()[0] == "glibc" else (AS_FOUND,)
 
 
-def _child(memory: str, plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the child writes, line by line; a ``ValueError`` of its own is raised here."""
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "timing"], env=machine.environment(memory), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, encoding="utf-8",
-    ) as child:  # fmt: skip
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(json.dumps(plan))
-        child.stdin.close()
-        try:
-            for text in child.stdout:
-                result = json.loads(text)
-                if "error" in result:
-                    raise ValueError(result["error"])
-                yield result
-        except BaseException:
-            child.kill()
-            raise
-    if child.returncode:
-        raise RuntimeError(f"the process that measures ended with {child.returncode}; its messages are above")
+def _on_cpu(plan: Sequence[Case], threads: int, options: dict[str, Any]) -> Iterator[Found]:
+    for memory in (*GLIBC, AS_FOUND):
+        cases = [case for case in plan if memory in memories(case, options["quick"])]
+        with started(memory) as child:
+            for case in cases:
+                if case.threads > cores():
+                    yield [], {case.name: f"it needs {case.threads} cores, and there is {cores()} here"}
+                elif reason := case.obstacle():
+                    yield [], {case.name: reason}
+                else:
+                    for dtype in case.dtypes:
+                        for layout in case.layouts:
+                            arguments = (case.name, dtype, layout, memory, max(threads, case.threads))
+                            yield child.submit(measure, *arguments, **options).result(), {}
 
 
-def _on_device(clock: Clock, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Timing | Skipped]:
+@contextmanager
+def started(memory: str) -> Iterator[ProcessPoolExecutor]:
+    """A process of its own, whose allocator keeps memory in that way; it starts with the first call."""
+    before = dict(os.environ)
+    for name in [name for name in before if name.startswith("MALLOC_")]:
+        del os.environ[name]
+    os.environ.update(GLIBC.get(memory, {}))
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
+            yield child
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def measure(
+    name: str,
+    dtype: str,
+    layout: str,
+    memory: str,
+    threads: int,
+    *,
+    rounds: int,
+    kernel: str = "auto",
+    quick: bool = False,
+    clock: Callable[[], float] | None = None,
+) -> list[Timing]:
+    """The rows of a case on a CPU. The clock is the CPU time of this thread, or on several threads that of the wall."""
+    (case,) = named([name])
+    work = Work(case, DTYPES[dtype], layout == "interleaved", kernel, threads, quick)
+    torch.set_num_threads(threads)
+    repeat, warm_up = (1, 1) if quick else (case.repeat, 5)
+    clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
+    with torch.set_grad_enabled(case.gradient):
+        times = race(calls(work), rounds=rounds, repeat=repeat, warm_up=warm_up, clock=clock)
+    return rows(case, dtype, layout, memory, threads, times)
+
+
+def _on_device(clock: Any, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Found]:
+    quick = options["quick"]
     for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
-        rows, failures = measure_on(clock, case, dtype, layout, **options)
-        yield from rows
-        for name, reason in failures.items():
-            yield Skipped(f"{name} in {case.name}, {dtype}, {layout}", f"{case.name:<20}{name} ", reason)
+        work = Work(case, DTYPES[dtype], layout == "interleaved", options["kernel"], 1, quick, clock.device)
+        with torch.set_grad_enabled(case.gradient):
+            found, failures = gpu.calls(work, clock)
+            repeat, rounds = 1 if quick else case.repeat, options["rounds"]
+            times = race(found, rounds=rounds, repeat=repeat, clock=clock.now, before=clock.before)
+        where = f"{case.name}, {dtype}, {layout}"
+        yield rows(case, dtype, layout, "device", 1, times), {f"{n} in {where}": why for n, why in failures.items()}
 
 
-def _device(clock: Clock, missing: Collection[str], quick: bool) -> dict[str, Any]:
-    """What there is to say of a GPU: its name, the rate of a copy, the versions of the libraries beside phasor."""
-    versions = {library.name: library.version() for library in GPU_LIBRARIES if library.name not in missing}
-    return {**clock.about(), "copy_tb_per_s": copy_rate(clock, quick), "peers": versions}
-
-
-def copy_rate(clock: Clock, quick: bool = False) -> float:
-    """Terabytes per second that a copy of a large tensor reads and writes: the limit of all that touches bytes once."""
-    size = 2**16 if quick else COPIED
-    source = torch.zeros(size, dtype=torch.uint8, device=clock.device)
-    target = torch.empty_like(source)
-    calls = {"copy": partial(target.copy_, source)}
-    times = race(calls, rounds=3 if quick else 20, clock=clock.now, before=clock.before)
-    return 2 * size / min(times["copy"]) / 1e12
+def _machine() -> dict[str, Any]:
+    """The fields of a `Record` that no option decides."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cpu": next(names, platform.processor() or platform.machine()),
+        "cores": cores(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "phasor": version("phasor-rope"),
+        "kernels": available(),
+    }

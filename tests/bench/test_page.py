@@ -6,9 +6,8 @@ import sys
 
 import performance
 import pytest
-from timing import CASES, Goal, gpu, run, write
+from timing import CASES, Goal, gpu, write
 
-from .conftest import StandIn
 from .test_result import RECORD, ROW
 
 
@@ -31,7 +30,7 @@ def test_every_figure_of_the_readme_about_speed_is_a_written_one():
 
 def test_every_case_stands_on_the_page():
     text = performance.page([])
-    for case in CASES:
+    for case in (*CASES, *gpu.CASES):
         (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", text, re.MULTILINE)
         assert case.about in line
     assert text.endswith(performance.NONE_YET)
@@ -76,7 +75,7 @@ def test_results_that_mean_nothing_are_refused(results):
         performance.records()
 
 
-def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypatch, capsys):
+def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypatch):
     page, readme = tmp_path / "performance.md", tmp_path / "README.md"
     readme.write_text("<!-- speed -->\n<!-- /speed -->\n")
     for name, value in {"ROOT": tmp_path, "PAGE": page, "README": readme}.items():
@@ -85,24 +84,13 @@ def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypa
     with pytest.raises(SystemExit, match=r"performance.md is stale; run: python benchmarks/performance.py"):
         performance.main()
     assert not page.exists()
-    monkeypatch.setattr(sys, "argv", ["performance.py"])
-    performance.main()
-    assert capsys.readouterr().out == "wrote performance.md\nwrote README.md\n"
-    monkeypatch.setattr(sys, "argv", ["performance.py", "--check"])
-    performance.main()
-    write(RECORD, results / "a.json")
-    with pytest.raises(SystemExit, match=r"performance.md is stale"):
-        performance.main()
 
 
-def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not(no_peers):
-    empty = performance.page([])
-    assert "**Nothing on this page was measured on a GPU.**" in empty
-    for case in gpu.CASES:
-        (line,) = re.findall(rf"^\| `{re.escape(case.name)}` \|.*$", empty, re.MULTILINE)
-        assert case.about in line
-    record = run(["vision"], clock=StandIn(), rounds=1, quick=True, command="benchmarks/bench.py --device cuda")
-    text = performance.page([record])
-    assert "Measured on: a stand-in." in text and "## a stand-in, beside" in text
-    assert "Nothing on this page" not in text and "| `vision` |" in text and text.endswith(performance.NONE_YET)
-    assert performance.figures([record]) == performance.NONE_YET  # the README's figures are those of a CPU
+def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not():
+    assert "**Nothing on this page was measured on a GPU.**" in performance.page([])
+    row = dataclasses.replace(ROW, case="vision", memory="device")
+    run = dataclasses.replace(RECORD, rows=(row,), device={"name": "a card", "copy_tb_per_s": 4.0})
+    text = performance.page([run])
+    assert "Measured on: a card." in text and "## a card, beside a processor" in text
+    assert "Nothing on this page" not in text and "| `vision` | 0.54 |" in text
+    assert performance.figures([run]) == performance.NONE_YET  # the README's figures are those of a CPU

@@ -5,7 +5,6 @@ import json
 
 import pytest
 from timing import Goal, Record, Timing, read, write
-from timing.result import duration
 
 ROW = Timing(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
@@ -25,22 +24,6 @@ def path(tmp_path):
     return tmp_path / "run.json"
 
 
-@pytest.mark.parametrize(
-    "us, text",
-    [
-        (9.994, "9.99 us"),
-        (10, "10.0 us"),
-        (100, "100 us"),
-        (999, "999 us"),
-        (1000, "1.00 ms"),
-        (1e6, "1.00 s"),
-        (-1000, "-1.00 ms"),
-    ],
-)
-def test_durations_at_the_edges_of_their_units(us, text):
-    assert duration(us) == text
-
-
 def test_round_trip(path):
     assert read(path) == RECORD
     assert read(path).rows[0].met is True and read(path).rows[1].met is None
@@ -54,12 +37,6 @@ def test_a_row_stands_on_a_line_and_says_everything(path):
         "measured": "phasor", "unit": "clone", "us": 21.5, "unit_us": 40.0, "ratio": 0.5375, "spread": [0.5, 0.625],
         "spread_of": "quartiles", "goal": {"rule": "at most", "bound": 0.75},
     }  # fmt: skip
-
-
-def test_a_record_without_rows(tmp_path):
-    empty = dataclasses.replace(RECORD, rows=())
-    write(empty, tmp_path / "empty.json")
-    assert read(tmp_path / "empty.json") == empty
 
 
 @pytest.mark.parametrize(
