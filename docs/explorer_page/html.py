@@ -5,7 +5,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from phasor.support.plain_text import html_text, script_json
+from phasor.support.plain_text import html_text, json_text
 
 from .plain_types import reading_rules
 
@@ -24,10 +24,15 @@ def html_page(entries: Sequence[dict[str, Any]], title: str = "rotary positions"
     return Template(_text("page.html")).substitute(
         title=html_text(title),
         style=_text("style.css"),
-        data=script_json({"models": list(entries), "rules": reading_rules()}),
+        data=_script_json({"models": list(entries), "rules": reading_rules()}),
         script="\n".join(_text(name) for name in SCRIPTS),
     )
 
 
 def _text(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _script_json(data: Any) -> str:
+    r"""JSON inside a script of a page: no ``<`` that a browser could take for the end of it."""
+    return json_text(data, indent=None).replace("<", "\\u003c")
