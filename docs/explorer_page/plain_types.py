@@ -37,7 +37,7 @@ def plain_types() -> dict[str, dict[str, Any]]:
     >>> plain_types()["llama"]["base"], "deepseek_v3" in plain_types()
     (10000.0, False)
     """
-    rows = {name: row for name, row in ROWS.items() if type(row) is TextModel}
+    rows = {name: row for name, row in sorted(ROWS.items()) if type(row) is TextModel}
     return {name: _defaults(row) for name, row in rows.items() if _is_plain(name, row)}
 
 
