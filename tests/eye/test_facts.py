@@ -223,6 +223,22 @@ def test_one_token_shows_nothing():
     assert any("one token does not show" in sentence for sentence in seen.missing)
 
 
+def test_of_what_stops_early_nothing_is_said_of_the_rest():
+    """A model of pictures and text, for example, of which only the tower runs on what is made up."""
+    transformers = pytest.importorskip("transformers")
+
+    class Stops(transformers.GPT2Model):
+        def forward(self, input_ids=None, **kwargs):
+            super().forward(input_ids, **kwargs)
+            raise AttributeError("'NoneType' object has no attribute 'size'")
+
+    config = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2, n_positions=64)
+    seen = phasor.observe(Stops(config).eval())
+    assert not seen.nothing_turns
+    assert any("it raised AttributeError" in sentence for sentence in seen.missing)
+    assert phasor.observe(transformers.GPT2Model(config).eval()).nothing_turns
+
+
 @torch.library.custom_op("phasor_tests::turn", mutates_args=())
 def opaque(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     a, b = x.chunk(2, -1)

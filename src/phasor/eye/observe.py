@@ -147,6 +147,8 @@ class _Watching:
         if any(operator.pairs for operator in operators):
             return False
         tape = self.sites[0].q.tape
+        if tape.raised is not None:  # what would have come later was not looked at
+            return False
         if any(side.seen.missing == BY_A_MATRIX for site in self.sites for side in site.sides):
             return False
         counts = {tape.values[site.attention.q].shape[-2] for site in self.sites}
