@@ -28,16 +28,12 @@ def export(
     dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    custom_translation_table: Mapping[Any, Any] | None = None,
-    documentation: Mapping[str, str] | None = None,
-    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write ``module`` as ONNX, by ``torch.onnx.export(dynamo=True)`` with the same arguments; returns ``path``.
 
     Rotations are plain nodes, with exact phases as int64, in every opset from 18. With ``kernel="onnx"`` (`rotate`,
     `apply_rotary_qk`, `Rotary`, `patch`) each is one node RotaryEmbedding, which opset 23 brought. Weights of more than
-    2 GB stand beside the file. ``documentation`` says what inputs and outputs are, by name, and ``metadata`` more, for
-    whoever has only the file. Nothing is left of a file that could not be written or is not valid.
+    2 GB stand beside the file. Nothing is left of a file that could not be written or is not valid.
 
     Raises ``ValueError`` for an opset that torch did not write: asked for one that cannot hold the nodes, or that it
     does not know, torch says nothing and writes a file of another. Needs onnx and onnxscript.
@@ -62,7 +58,6 @@ def export(
                 input_names=input_names,
                 output_names=output_names,
                 opset_version=opset_version,
-                custom_translation_table=custom_translation_table,  # type: ignore[arg-type]
                 verbose=False,
             )
         except RuntimeError as error:
@@ -70,9 +65,6 @@ def export(
                 raise
             raise ValueError(_wrong(opset_version, str(error))) from None
         assert program is not None
-        for value in (*program.model.graph.inputs, *program.model.graph.outputs):
-            value.doc_string = (documentation or {}).get(value.name or "", value.doc_string)
-        program.model.metadata_props.update(metadata or {})
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".onnx-") as folder:
             file = Path(folder) / path.name
             _save(program, file, path)
