@@ -81,7 +81,8 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     tape = call.tape()
     watching = _Watching(inner, call, sites_of(tape))
     still = all(side.seen.fixed for site in watching.sites for side in (site.q, site.k))
-    if not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
+    ended = tape.raised is None  # else what stands in its place may come later
+    if ended and not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
         watching.facts.append(Fact("instead of a rotation", said))
     return watching.observation()
 
