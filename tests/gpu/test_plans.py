@@ -55,6 +55,6 @@ def test_whoever_hooks_into_launches_sees_them(hook):
     one.hooks = SimpleNamespace(launch_enter_hook=hook, launch_exit_hook=None)
     one.hooked = lambda *given, stream: calls.append(("hooked", *given, stream))
     one.run = lambda stream, *given: calls.append(("run", stream, *given))
-    one.begin, one.rest, one.vectors, one.device = ("begin",), ("rest",), [0], 0
-    assert one(16, 32) and not one(8, 32) and not one(0, 32)
-    assert calls == [("run", 7, "begin", 16, 32, "rest") if hook is None else ("hooked", 16, 32, "rest", 7)]
+    one.begin, one.device = ("begin",), 0
+    one(16, (32,))
+    assert calls == [("run", 7, "begin", 16, (32,)) if hook is None else ("hooked", 16, (32,), 7)]
