@@ -137,43 +137,23 @@ def in_units(every: Sequence[Sequence[int]]) -> tuple[list[Strides], int]:
 
 
 class Launch:
-    """Compiled code and its grid: called with the arguments of the kernel, tensors as such or as addresses.
+    """A launch of `rotate.rotate_heads` with all but the addresses in place, for tensors of the same sizes.
 
-    As Triton's own launch of compiled code, which takes the members of tuples one by one, but that it describes the
-    launch to hooks only where there are any.
+    As Triton's own launch of compiled code, but that it describes the launch to hooks only where there are any.
     """
 
-    __slots__ = ("begin", "device", "driver", "hooked", "hooks", "run")
+    __slots__ = ("begin", "device", "driver", "hooked", "hooks", "rest", "run", "vectors")
 
-    def __init__(self, compiled: Any, programs: Programs) -> None:
+    def __init__(self, compiled: Any, programs: Programs, rest: tuple[Any, ...], vectors: list[int]) -> None:
         self.driver, self.hooks = triton.runtime.driver.active, triton.knobs.runtime
         self.hooked, self.run = compiled[(*programs.grid, 1)], partial(compiled.run, *programs.grid, 1)
         self.begin = compiled.function, compiled.packed_metadata, None, None, None
+        self.rest, self.vectors = rest, vectors
         self.device = self.driver.get_current_device()
 
     def is_here(self) -> bool:
         """Whether its device is the current one, whose stream it takes."""
         return bool(self.driver.get_current_device() == self.device)
-
-    def __call__(self, *arguments: Any) -> None:
-        stream = self.driver.get_current_stream(self.device)
-        enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
-        if getattr(enter, "calls", enter) or getattr(
-            leave, "calls", leave
-        ):  # chains, or, of older Tritons, one or none
-            self.hooked(*arguments, stream=stream)
-        else:
-            self.run(stream, *self.begin, *arguments)
-
-
-class KeptLaunch:
-    """A launch of `rotate.rotate_heads` with all but the addresses in place, for tensors of the same sizes."""
-
-    __slots__ = ("is_here", "launch", "rest", "vectors")
-
-    def __init__(self, launch: Launch, rest: tuple[Any, ...], vectors: list[int]) -> None:
-        self.launch, self.rest, self.vectors = launch, rest, vectors
-        self.is_here = launch.is_here
 
     def __call__(self, *addresses: int | None) -> bool:
         """Of `Heads`, positions, `Tables` and `Weights`, one after the other.
@@ -187,29 +167,22 @@ class KeptLaunch:
             together |= addresses[i]  # type: ignore[operator]  # those that are there
         if together & 15:
             return False
-        self.launch(addresses[:4], addresses[4], addresses[5:8], addresses[8:], *self.rest)
+        stream = self.driver.get_current_stream(self.device)
+        enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
+        groups = addresses[:4], addresses[4], addresses[5:8], addresses[8:]
+        if getattr(enter, "calls", enter) or getattr(
+            leave, "calls", leave
+        ):  # chains, or, of older Tritons, one or none
+            self.hooked(*groups, *self.rest, stream=stream)
+        else:
+            self.run(stream, *self.begin, *groups, *self.rest)
         return True
 
 
-def kept(launch: Launch, arguments: tuple[Any, ...]) -> KeptLaunch | None:
-    """The launch of these arguments, for others of their sizes; None of code that moves no vectors."""
-    heads, _, tables, weights, *rest = arguments
-    pointers = *heads, None, *tables, *weights  # positions are moved one by one
-    vectors = [i for i, x in enumerate(pointers) if x is not None]
-    if any(pointers[i].data_ptr() & 15 for i in vectors):
-        return None
-    return KeptLaunch(launch, _plain(tuple(rest)), vectors)
-
-
-def _plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Without the names, by which a launch takes half as long again: Triton's launcher copies a tuple that has them."""
-    return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
-
-
-def launched(kernel: Any, programs: Programs, arguments: tuple[Any, ...]) -> Launch | None:
+def launched(kernel: Any, programs: Programs, arguments: tuple[Any, ...]) -> Any:
     """Launches a kernel on the device of its first tensor; compiles it if need be.
 
-    Returns the launch; nothing where the interpreter ran it, or a hook into compilation would not have it.
+    Returns the compiled code; nothing where the interpreter ran it, or a hook into compilation would not have it.
     """
     how = {"num_warps": programs.warps, "enable_fp_fusion": False}
     with on_device_of(arguments[0][0]):
@@ -217,11 +190,25 @@ def launched(kernel: Any, programs: Programs, arguments: tuple[Any, ...]) -> Lau
             kernel[programs.grid](*arguments, **how)
             return None
         compiled = kernel.run(*map(_unseen, arguments), grid=programs.grid, warmup=True, **how)
-        if compiled is None:
-            return None
-        launch = Launch(compiled, programs)
-        launch(*arguments)
-        return launch
+        if compiled is not None:
+            compiled[(*programs.grid, 1)](*arguments)
+        return compiled
+
+
+def kept(compiled: Any, programs: Programs, arguments: tuple[Any, ...]) -> Launch | None:
+    """The launch of these arguments, for others of their sizes; None of code that moves no vectors."""
+    heads, _, tables, weights, *rest = arguments
+    pointers = *heads, None, *tables, *weights  # positions are moved one by one
+    vectors = [i for i, x in enumerate(pointers) if x is not None]
+    if any(pointers[i].data_ptr() & 15 for i in vectors):
+        return None
+    with on_device_of(heads[0]):
+        return Launch(compiled, programs, _plain(tuple(rest)), vectors)
+
+
+def _plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Without the names, by which a launch takes half as long again: Triton's launcher copies a tuple that has them."""
+    return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
 
 
 def _unseen(argument: Any) -> Any:

@@ -13,7 +13,7 @@ from .device import cos_sin, load_rest, load_tables, phases, read_pairs, rotated
 from .heads import head_of, normed, rest_of, weight_at
 from .launch import (
     Angles,
-    KeptLaunch,
+    Launch,
     about,
     ahead,
     axes_of,
@@ -107,7 +107,7 @@ def rotate_heads(
 def rotate(
     q: Tensor, k: Tensor | None, y: Tensor, z: Tensor | None, angles: Angles, layout: Layout, order: Order,
     negate: bool, rounded: bool, norm: Norm | None = None,
-) -> KeptLaunch | None:  # fmt: skip
+) -> Launch | None:  # fmt: skip
     """Writes q and k, normalised and rotated, to y and z, which may be q and k themselves. k has the batch of q.
 
     Returns how to do it again for tensors of these sizes; nothing if there was nothing to do.
@@ -144,5 +144,5 @@ def rotate(
         eps, Sizes(rows, tokens, of_q, of_k, programs.q_groups, angles.batches),
         HeadStrides._make([*strides, of_angles]), lies, kind, reading, cut,
     )  # fmt: skip
-    again = launched(rotate_heads, programs, arguments)
-    return None if again is None else kept(again, arguments)
+    compiled = launched(rotate_heads, programs, arguments)
+    return None if compiled is None else kept(compiled, programs, arguments)
