@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Heads(NamedTuple):
-    """q and k, and where they are written, rotated; q again where there is no k."""
+    """q and k, and where they are written, rotated; q again where there is no k. Or the strides of each."""
 
     q: Any
     k: Any
@@ -43,7 +43,10 @@ class Sizes(NamedTuple):
 
 
 class Strides(NamedTuple):
-    """Of one tensor. The last is that of channels; of pairs where it is a table, of axes where it is positions."""
+    """Of one tensor. The last is that of channels; of pairs where it is a table, of axes where it is positions.
+
+    The batch of a cache is a block.
+    """
 
     batch: Any
     head: Any
@@ -51,18 +54,8 @@ class Strides(NamedTuple):
     step: Any
 
 
-class HeadStrides(NamedTuple):
-    """Of `Heads`, counted in a unit of channels, and of what angles are formed from."""
-
-    q: Any
-    k: Any
-    y: Any
-    z: Any
-    at: Any
-
-
 class CacheHeads(NamedTuple):
-    """q and where it is written, rotated; k and v, and the pages that they are written to."""
+    """q and where it is written, rotated; k and v, and the pages that they are written to. Or the strides of each."""
 
     q: Any
     k: Any
@@ -73,18 +66,13 @@ class CacheHeads(NamedTuple):
 
 
 class CacheWeights(NamedTuple):
-    """Of the norms of q, k and v."""
+    """Of the norms of q, k and v; and scales of caches of float8, one or one for each head."""
 
     q: Any
     k: Any
     v: Any
-
-
-class Scales(NamedTuple):
-    """Of caches of float8: one, or one for each head."""
-
-    k: Any
-    v: Any
+    k_scale: Any
+    v_scale: Any
 
 
 class CacheSizes(NamedTuple):
@@ -103,20 +91,8 @@ class CacheSizes(NamedTuple):
     v_scale: Any
 
 
-class CacheStrides(NamedTuple):
-    """Of `CacheHeads`, counted in a unit of channels, and of tables. The batch of a cache is a block."""
-
-    q: Any
-    k: Any
-    v: Any
-    y: Any
-    k_cache: Any
-    v_cache: Any
-    at: Any
-
-
 class BackHeads(NamedTuple):
-    """q and k, gradients of what they became, and where their own are written."""
+    """q and k, gradients of what they became, and where their own are written. Or the strides of each."""
 
     q: Any
     k: Any
@@ -124,18 +100,6 @@ class BackHeads(NamedTuple):
     of_z: Any
     of_q: Any
     of_k: Any
-
-
-class BackStrides(NamedTuple):
-    """Of `BackHeads` and of tables."""
-
-    q: Any
-    k: Any
-    of_y: Any
-    of_z: Any
-    of_q: Any
-    of_k: Any
-    at: Any
 
 
 class HeadLayout(NamedTuple):

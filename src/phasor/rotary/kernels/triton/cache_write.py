@@ -17,11 +17,9 @@ from .arguments import (
     CacheLayout,
     CacheNorms,
     CacheSizes,
-    CacheStrides,
     CacheWeights,
     Cut,
     Reading,
-    Scales,
     Tables,
 )
 from .device import load_rest, load_tables, read_pairs, rotated, store_pairs, store_rest, widened
@@ -152,13 +150,13 @@ def lane(at, strides, head, row, place, CUT: tl.constexpr):
 
 @triton.jit(do_not_specialize=["slots"])
 def cache_heads(
-    heads, tables, weights, scales, slots, eps, sizes, strides, LAYOUT: tl.constexpr, NORMS: tl.constexpr,
+    heads, tables, weights, slots, eps, sizes, strides, at_strides, LAYOUT: tl.constexpr, NORMS: tl.constexpr,
     READ: tl.constexpr, CUT: tl.constexpr,
 ):  # fmt: skip
     """Program ``(tile, group)`` has some heads of q, of k or of v, in some rows; ``slots`` has one per row.
 
     A slot is ``block * block_size + place``; what is none of the places of the cache is written nowhere. A cache of
-    bytes is float8.
+    bytes is float8. ``eps``: of q and k, and of v.
     """
     lies: tl.constexpr = LAYOUT.qk
     norm: tl.constexpr = NORMS.qk
@@ -166,9 +164,9 @@ def cache_heads(
     row = tl.program_id(0) * CUT.rows + tl.arange(0, CUT.rows)
     row_ok = row < sizes.rows
     token, batch = (row % sizes.tokens).to(tl.int64), (row // sizes.tokens).to(tl.int64)
-    at_row = (token * strides.at.token + batch % sizes.at_batches * strides.at.batch) * READ.unit
-    of_head = tl.full([], 0, tl.int64) + strides.at.head * READ.unit
-    at_step = 1 if READ.adjacent else strides.at.step
+    at_row = (token * at_strides.token + batch % sizes.at_batches * at_strides.batch) * READ.unit
+    of_head = tl.full([], 0, tl.int64) + at_strides.head * READ.unit
+    at_step = 1 if READ.adjacent else at_strides.step
     group = tl.program_id(1)
     if group < sizes.q_groups:  # names of their own in each branch: what two branches assign must have one type
         q_c, q_s = (), ()
@@ -192,8 +190,8 @@ def cache_heads(
             move_heads(
                 lane(heads.k, strides.k, of_k_head, batch, token, CUT),
                 lane(heads.k_cache, strides.k_cache, of_k_head, block, place, CUT),
-                Turn(k_c, k_s, tables, at_row, of_head, at_step), weights.k, Scale(scales.k, sizes.k_scale), eps[0],
-                Tile(row, kept, sizes.rows, of_k_head, sizes.of_k), lies, norm,
+                Turn(k_c, k_s, tables, at_row, of_head, at_step), weights.k, Scale(weights.k_scale, sizes.k_scale),
+                eps[0], Tile(row, kept, sizes.rows, of_k_head, sizes.of_k), lies, norm,
                 heads.k_cache.dtype.element_ty == tl.uint8, READ, CUT,
             )  # fmt: skip
         else:
@@ -201,8 +199,8 @@ def cache_heads(
             move_values(
                 lane(heads.v, strides.v, of_v_head, batch, token, CUT),
                 lane(heads.v_cache, strides.v_cache, of_v_head, block, place, CUT), weights.v,
-                Scale(scales.v, sizes.v_scale), eps[1], Tile(row, kept, sizes.rows, of_v_head, sizes.of_k), v_norm,
-                heads.v_cache.dtype.element_ty == tl.uint8, LAYOUT.channels, LAYOUT.wide, CUT.heads,
+                Scale(weights.v_scale, sizes.v_scale), eps[1], Tile(row, kept, sizes.rows, of_v_head, sizes.of_k),
+                v_norm, heads.v_cache.dtype.element_ty == tl.uint8, LAYOUT.channels, LAYOUT.wide, CUT.heads,
             )  # fmt: skip
 
 
@@ -240,9 +238,10 @@ def rotate_into_cache(
         adjacent=all(of.step == 1 for of in strides),
     )  # fmt: skip
     arguments = (
-        CacheHeads(q, k, v, y, *caches), Tables(None, *angles.tensors[2:]), CacheWeights(*weights, v_weights.q),
-        Scales(*scales), cache.slots.contiguous(), (eps, v_eps), sizes, CacheStrides._make([*strides, of_angles]),
-        CacheLayout(lies, v.shape[-1], channels), CacheNorms(kind, v_kind), reading, cut,
+        CacheHeads(q, k, v, y, *caches), Tables(None, *angles.tensors[2:]),
+        CacheWeights(*weights, v_weights.q, *scales), cache.slots.contiguous(), (eps, v_eps), sizes,
+        CacheHeads(*strides), of_angles, CacheLayout(lies, v.shape[-1], channels), CacheNorms(kind, v_kind), reading,
+        cut,
     )  # fmt: skip
     launched(cache_heads, programs._replace(k_groups=2 * programs.k_groups), arguments)
     torch.autograd.graph.increment_version([x for x in (cache.k, cache.v) if not x.is_inference()])

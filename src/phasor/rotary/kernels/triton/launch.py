@@ -15,7 +15,7 @@ from ...layout import Layout
 from ..base import PLAIN
 from ..norm import ROUNDINGS, Norm
 from ..order import Order
-from .arguments import CacheSizes, CacheStrides, HeadLayout, HeadStrides, NormKind, Sizes, Strides, Weights
+from .arguments import CacheHeads, CacheSizes, HeadLayout, Heads, NormKind, Sizes, Strides, Weights
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program rotates at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
@@ -218,7 +218,7 @@ def _unseen(argument: Any) -> Any:
     """
     if isinstance(argument, (Sizes, CacheSizes, Strides)):
         return type(argument)(*(2 if -(2**31) <= n < 2**31 else 2**31 + 2 for n in argument))
-    if isinstance(argument, (HeadStrides, CacheStrides)):
+    if isinstance(argument, (Heads, CacheHeads)):
         return type(argument)(*map(_unseen, argument))
     return argument
 

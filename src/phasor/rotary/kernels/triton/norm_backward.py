@@ -9,7 +9,7 @@ from ...rotation import Rotation
 from ..norm import Norm
 from ..order import Order
 from . import launch
-from .arguments import BackHeads, BackStrides, Sizes, Strides, Tables
+from .arguments import BackHeads, Sizes, Strides, Tables
 from .device import load_pairs, load_rest, load_tables, rotated, store_pairs, store_rest
 from .heads import dots, head_of, products, rest_of, root_of, sums, times, weight_at
 from .launch import about, axes_of, enough_for, in_memory, of_norm, of_tables, on_device_of, programs_of
@@ -17,18 +17,21 @@ from .launch import about, axes_of, enough_for, in_memory, of_norm, of_tables, o
 
 @triton.jit
 def back_heads(
-    heads, tables, of_programs, sizes, strides, weights, eps, LAYOUT: tl.constexpr, NORM: tl.constexpr,
-    PER_HEAD: tl.constexpr, ROWS: tl.constexpr, HEADS: tl.constexpr,
+    heads, tables, of_programs, sizes, strides, at_strides, weights, eps, LAYOUT: tl.constexpr, NORM: tl.constexpr,
+    PER_HEAD: tl.constexpr, PROGRAM: tl.constexpr,
 ):  # fmt: skip
     """As `rotate.rotate_heads`, back: from gradients ``of_y`` and ``of_z`` of the results to those of q and k.
 
     With ``n = x / root`` and ``u`` the gradient rotated back, a weight gets ``sum(u n)``, here that of a program, in
     ``of_programs`` ``[tiles, groups, head_dim]``; and x gets ``(u w - n mean(u w n)) / root``.
+    ``PROGRAM``: how many rows and heads it has.
     """
+    ROWS: tl.constexpr = PROGRAM[0]
+    HEADS: tl.constexpr = PROGRAM[1]
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     row_ok = row < sizes.rows
     token, batch = (row % sizes.tokens).to(tl.int64), (row // sizes.tokens).to(tl.int64)
-    at_row = token * strides.at.token + batch % sizes.at_batches * strides.at.batch
+    at_row = token * at_strides.token + batch % sizes.at_batches * at_strides.batch
 
     group = tl.program_id(1)
     is_q = group < sizes.q_groups
@@ -39,7 +42,7 @@ def back_heads(
     down, down_head, down_step = lane(is_q, heads.of_q, heads.of_k, strides.of_q, strides.of_k, head, token, batch)
 
     if not PER_HEAD:
-        c, s = load_tables(tables.cos, tables.sin, at_row, strides.at.step, row_ok[:, None], LAYOUT)
+        c, s = load_tables(tables.cos, tables.sin, at_row, at_strides.step, row_ok[:, None], LAYOUT)
     if NORM.weighted:
         weight = weight_at(tl.where(is_q, weights.q, weights.k), LAYOUT, NORM)
     wide: tl.constexpr = LAYOUT.wide
@@ -52,8 +55,8 @@ def back_heads(
     for i in range(HEADS):
         ok = (row < tl.where(head + i < head_count, sizes.rows, 0))[:, None]
         if PER_HEAD:
-            at_head = at_row + (head + i) * strides.at.head
-            c, s = load_tables(tables.cos, tables.sin, at_head, strides.at.step, ok, LAYOUT)
+            at_head = at_row + (head + i) * at_strides.head
+            c, s = load_tables(tables.cos, tables.sin, at_head, at_strides.step, ok, LAYOUT)
         pairs = load_pairs(kept + LAYOUT.first * kept_step, kept_step, ok, LAYOUT, LAYOUT.read_twins)
         x = head_of(pairs, load_rest(kept + LAYOUT.rest_first * kept_step, kept_step, ok, LAYOUT))
         u, v = load_pairs(up + LAYOUT.first * up_step, up_step, ok, LAYOUT, LAYOUT.write_twins)
@@ -116,8 +119,8 @@ def rotate_back(
             back_heads[cut.grid](
                 BackHeads(*(both[i] for both in sides for i in (0, -1))), Tables(None, *angles.tensors[2:]),
                 of_programs, Sizes(batch * tokens, tokens, q_heads, k_heads, cut.q_groups, angles.batches),
-                BackStrides._make([*strides, Strides(*angles.strides)]), weights, eps, lies, kind, angles.per_head,
-                cut.rows, cut.heads, num_warps=cut.warps, enable_fp_fusion=False,
+                BackHeads(*strides), Strides(*angles.strides), weights, eps, lies, kind, angles.per_head,
+                (cut.rows, cut.heads), num_warps=cut.warps, enable_fp_fusion=False,
             )  # fmt: skip
     groups = (slice(0, cut.q_groups), slice(cut.q_groups, None))
     return [

@@ -8,7 +8,7 @@ from ...layout import Layout
 from ..norm import Norm
 from ..order import Order
 from . import launch
-from .arguments import Cut, Heads, HeadStrides, Reading, Sizes, Strides, Tables
+from .arguments import Cut, Heads, Reading, Sizes, Strides, Tables
 from .device import cos_sin, load_rest, load_tables, phases, read_pairs, rotated, store_pairs, store_rest, widened
 from .heads import head_of, normed, rest_of, weight_at
 from .launch import (
@@ -28,13 +28,14 @@ from .launch import (
 
 @triton.jit(do_not_specialize=["at"])
 def rotate_heads(
-    heads, at, tables, weights, factor, eps, sizes, strides, LAYOUT: tl.constexpr, NORM: tl.constexpr,
+    heads, at, tables, weights, factors, sizes, strides, at_strides, LAYOUT: tl.constexpr, NORM: tl.constexpr,
     READ: tl.constexpr, CUT: tl.constexpr,
 ):  # fmt: skip
     """One launch for q and k: program ``(tile, group)`` rotates some heads of one of them, in some rows.
 
-    ``at`` are positions. All offsets are formed in 64 bits. With a norm every head is divided by the root of its mean
-    square first, and multiplied by its weight if it has one. What the groups of arguments hold is in `arguments`.
+    ``at`` are positions, ``factors`` that of cos and sin, and eps; what the other groups hold is in `arguments`. All
+    offsets are formed in 64 bits. With a norm every head is divided by the root of its mean square first, and
+    multiplied by its weight if it has one.
     """
     row = tl.program_id(0) * CUT.rows + tl.arange(0, CUT.rows)
     row_ok = row < sizes.rows
@@ -44,7 +45,7 @@ def rotate_heads(
     else:
         token = (row % sizes.tokens).to(tl.int64)
         batch = (row // sizes.tokens).to(tl.int64)
-    at_row = token * strides.at.token + (batch % sizes.at_batches if READ.repeats else batch) * strides.at.batch
+    at_row = token * at_strides.token + (batch % sizes.at_batches if READ.repeats else batch) * at_strides.batch
     if not READ.axes:
         at_row *= READ.unit
 
@@ -62,7 +63,7 @@ def rotate_heads(
     y = tl.where(is_q, heads.y, heads.z) + head * y_head + (y_row * CUT.unit)[:, None]
     x_step = 1 if CUT.adjacent else tl.where(is_q, strides.q.step, strides.k.step).to(tl.int64)
     y_step = 1 if CUT.adjacent else tl.where(is_q, strides.y.step, strides.z.step).to(tl.int64)
-    at_step = 1 if READ.adjacent else strides.at.step
+    at_step = 1 if READ.adjacent else at_strides.step
 
     if READ.axes:
         c, s = cos_sin(phases(at, at_step, at_row, row_ok, tables.steps, LAYOUT.pairs, LAYOUT.wide, READ.axes))
@@ -72,7 +73,7 @@ def rotate_heads(
         if READ.negate:
             s = -s
         if READ.scaled:
-            c, s = c * factor, s * factor
+            c, s = c * factors[0], s * factors[0]
     dtype: tl.constexpr = heads.q.dtype.element_ty
     weight = ()
     if NORM.weighted:
@@ -89,14 +90,16 @@ def rotate_heads(
         for i in tl.static_range(first, first + ahead if first + ahead < count else count):
             ok = (row_ok if CUT.even else row < tl.where(head + i < head_count, sizes.rows, 0))[:, None]
             if READ.per_head:
-                at_head = at_row + (head + i) * strides.at.head * READ.unit
+                at_head = at_row + (head + i) * at_strides.head * READ.unit
                 c, s = load_tables(tables.cos, tables.sin, at_head, at_step, ok, LAYOUT)
                 if READ.negate:
                     s = -s
             a, b = widened(pairs[i - first], LAYOUT.read_twins)
             rest = rests[i - first]
             if NORM.rounds:
-                whole = normed(head_of((a, b), rest), weight, 2 * LAYOUT.pairs + LAYOUT.rest, eps, dtype, NORM.rounds)
+                whole = normed(
+                    head_of((a, b), rest), weight, 2 * LAYOUT.pairs + LAYOUT.rest, factors[1], dtype, NORM.rounds
+                )
                 a, b, rest = whole[0], whole[1], rest_of(whole)
             a, b = rotated(a, b, c, s, dtype, READ.rounded)
             store_pairs(y + LAYOUT.first * y_step, y_step, ok, a, b, LAYOUT, LAYOUT.write_twins)
@@ -140,9 +143,9 @@ def rotate(
         adjacent=all(of.step == 1 for of in strides),
     )  # fmt: skip
     arguments = (
-        Heads(q, q if k is None else k, y, y if z is None else z), positions, Tables(*tables), weights, angles.factor,
-        eps, Sizes(rows, tokens, of_q, of_k, programs.q_groups, angles.batches),
-        HeadStrides._make([*strides, of_angles]), lies, kind, reading, cut,
+        Heads(q, q if k is None else k, y, y if z is None else z), positions, Tables(*tables), weights,
+        (angles.factor, eps), Sizes(rows, tokens, of_q, of_k, programs.q_groups, angles.batches), Heads(*strides),
+        of_angles, lies, kind, reading, cut,
     )  # fmt: skip
     compiled = launched(rotate_heads, programs, arguments)
     return None if compiled is None else kept(compiled, programs, arguments)
