@@ -169,7 +169,8 @@ class Launch:
             return False
         stream = self.driver.get_current_stream(self.device)
         enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
-        groups = addresses[:4], addresses[4], addresses[5:8], addresses[8:]
+        q, k, y, z, at, steps, cos, sin, of_q, of_k = addresses
+        groups = (q, k, y, z), at, (steps, cos, sin), (of_q, of_k)
         if getattr(enter, "calls", enter) or getattr(
             leave, "calls", leave
         ):  # chains, or, of older Tritons, one or none
