@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 STAND_IN = """
 #include <stdint.h>
@@ -138,9 +139,8 @@ def compared():
     own, seen, same = utils.launch, [], {}
 
     def launch(*given):
-        *_, values = given
-        numbers = [v.data_ptr() if isinstance(v, torch.Tensor) else v for v in values]
-        seen.append((given[:3], given[4], [n for i, n in enumerate(numbers) if i not in (2, 3)]))
+        *_, (heads, *rest) = given
+        seen.append((given[:3], given[4], tree_map_only(torch.Tensor, torch.Tensor.data_ptr, (heads[:2], *rest))))
         return own(*given)
 
     utils.launch = launch

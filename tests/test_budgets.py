@@ -1,5 +1,6 @@
-"""DESIGN.md says how many lines each folder may have, and how many words the pages that are written by hand."""
+"""How many lines a folder may have, and words the pages by hand, as DESIGN.md says; and parameters a function."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,6 +10,16 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = (ROOT / "DESIGN.md").read_text(encoding="utf-8").partition("## Budgets")[2].partition("\n## ")[0]
 BUDGETS = {
     place: int(most.replace(",", "")) for place, most in re.findall(r"^\| `([^`]+)` \| ([\d,]+) \|", TABLE, re.M)
+}
+MOST_PARAMETERS = 12
+BY_NAME = {  # public calls, and commands whose options they are: all beyond the tensors is given by name
+    "apply/normed.apply_qk_norm_rotary": 14,
+    "apply/cached.apply_rotary_to_cache": 18,
+    "apply/latent.apply_rotary_to_latent_cache": 14,
+    "attention/call.attention": 13,
+    "checking/check.check": 16,
+    "lab/train.train": 24,
+    "ner/train.train": 37,
 }
 MADE = ("performance.md", "models.md")  # pages that a program writes
 
@@ -38,3 +49,32 @@ def test_every_folder_has_a_budget() -> None:
     folders |= {path.relative_to(ROOT).as_posix() for path in ROOT.glob("packages/*/tests")}
     needed = folders | {"src/phasor", "tests", "benchmarks", "docs"}
     assert needed <= set(BUDGETS), f"no budget in DESIGN.md: {sorted(needed - set(BUDGETS))}"
+
+
+def parameters(path: Path) -> list[tuple[int, str]]:
+    """How many each function of a file has."""
+    found = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    ]
+    return [
+        (
+            len(list(filter(None, [*a.posonlyargs, *a.args, a.vararg, *a.kwonlyargs, a.kwarg]))),
+            getattr(f, "name", "lambda"),
+        )
+        for f in found
+        for a in [f.args]
+    ]
+
+
+def test_no_function_has_more_parameters_than_a_reader_keeps_apart() -> None:
+    """What belongs together becomes a tuple with names; a kernel in Triton takes them too."""
+    sources = [*(ROOT / "src").rglob("*.py"), *ROOT.glob("packages/*/src/**/*.py")]
+    found = {
+        f"{path.parent.name}/{path.stem}.{name}": n
+        for path in sources
+        for n, name in parameters(path)
+        if n > MOST_PARAMETERS
+    }
+    assert found == BY_NAME

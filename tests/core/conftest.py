@@ -161,8 +161,8 @@ GROUPS = {
 }
 
 
-def every_spec(law: Callable[..., None]) -> Callable[..., None]:
-    """Run a law for every spec there is, in one test per scaling: a test of its own would cost more than most laws do.
+def every_spec(law: Callable[..., None], groups: dict[str, dict[str, RotarySpec]] = GROUPS) -> Callable[..., None]:
+    """Run a law for all of `SPECS`, in one test per scaling: a test of its own would cost more than most laws do.
 
     Each spec has the random state that a test begins with. A failure is that of the first spec, and names all.
     """
@@ -183,7 +183,17 @@ def every_spec(law: Callable[..., None]) -> Callable[..., None]:
     others = [p for p in inspect.signature(law).parameters.values() if p.name != "spec"]
     specs = inspect.Parameter("specs", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     laws.__signature__ = inspect.Signature([specs, *others])  # type: ignore[attr-defined]
-    return pytest.mark.parametrize("specs", GROUPS.values(), ids=GROUPS)(laws)
+    return pytest.mark.parametrize("specs", groups.values(), ids=groups)(laws)
+
+
+def every_rotation(law: Callable[..., None]) -> Callable[..., None]:
+    """The same for `FACTORS` too."""
+    return every_spec(law, GROUPS | {"factors": FACTORS})
+
+
+def every_map(law: Callable[..., None]) -> Callable[..., None]:
+    """And for `SECOND`."""
+    return every_spec(law, GROUPS | {"factors": FACTORS, "second": SECOND})
 
 
 @pytest.fixture(scope="session", params=SCHEMES, ids=str)

@@ -1,9 +1,9 @@
-"""Rotations made of other libraries' tables: transformers' own modules, and every way in which tables can be wrong."""
+"""Rotations made of other libraries' tables, and every way in which tables can be wrong; `test_calls` has theirs."""
 
 import pytest
 import torch
 
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk
+from phasor import Layout, RotarySpec, Rotation, apply_rotary
 
 from .conftest import assert_refused
 
@@ -29,24 +29,22 @@ FORMS = {
 }
 
 
-def theirs(model, rotary, config_class, **config):
-    modeling = pytest.importorskip(f"transformers.models.{model}.modeling_{model}")
-    made = getattr(modeling, config_class)(hidden_size=256, num_attention_heads=4, num_key_value_heads=2, **config)
-    return modeling, getattr(modeling, rotary)(made) if rotary else made
-
-
-def heads(dtype, width=64):
-    return tuple(torch.randn(2, h, 9, width).to(dtype) for h in (4, 2))
-
-
+@pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_rotation(form):
-    made = Rotation.from_tables(*FORMS[form], form=form, head_dim=64)
-    assert torch.equal(made.cos, COS)
-    assert torch.equal(made.sin, SIN)
-    assert made.about() == MADE.about()
-    x = torch.randn(2, 9, 64)
-    assert torch.equal(apply_rotary(x, made), apply_rotary(x, MADE))
+def test_every_form_gives_the_same_rotation(form, interleaved):
+    """The form of the tables and the layout of the heads are two things: GLM has doubled ones and interleaved heads."""
+    made = Rotation.from_tables(*FORMS[form], form=form, head_dim=64, interleaved=interleaved)
+    expected = Rotation.at(SPEC.replace(interleaved=interleaved), POSITIONS)
+    assert torch.equal(made.cos, COS) and torch.equal(made.sin, SIN) and made.about() == expected.about()
+
+
+def test_tables_as_wide_as_what_turns_are_not_taken_for_half_tables():
+    """GPT-NeoX's: said to be doubled they are right."""
+    for form in ("half", "repeated"):
+        with pytest.raises(ValueError, match="cos must have"):
+            Rotation.from_tables(*FORMS["doubled"], form=form, head_dim=64)
+    with pytest.raises(ValueError, match="head_dim=64 where the rotation is made"):
+        apply_rotary(torch.zeros(1, 9, 64), Rotation.from_tables(*FORMS["doubled"], form="doubled"))
 
 
 def test_doubled_inside_blocks():
@@ -84,71 +82,6 @@ def test_magnitude_is_known_where_it_is_said():
     made = Rotation.from_tables(2 * COS, 2 * SIN, form="half", magnitude=2.0)
     x = torch.randn(1, 9, 32)
     torch.testing.assert_close(apply_rotary(apply_rotary(x, made), made.inverse()), x, rtol=0, atol=1e-5)
-
-
-# --- transformers' own modules and functions ------------------------------------------------------------------------
-
-
-def test_llama_and_its_doubled_tables():
-    modeling, rotary = theirs("llama", "LlamaRotaryEmbedding", "LlamaConfig")
-    q, k = heads(torch.float32)
-    cos, sin = rotary(q, POSITIONS.expand(2, -1))
-    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
-    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="doubled"))
-    assert torch.equal(got[0], expected[0])
-    assert torch.equal(got[1], expected[1])
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5])
-def test_gpt_neox_and_its_partial_heads(share):
-    """Tables as wide as what turns: said to be doubled they are right, and taken for half tables they are refused."""
-    modeling = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
-    config = modeling.GPTNeoXConfig(hidden_size=256, num_attention_heads=4, rotary_pct=share)
-    q, k = heads(torch.float32)
-    cos, sin = modeling.GPTNeoXRotaryEmbedding(config)(q, POSITIONS.unsqueeze(0))
-    assert cos.shape[-1] == 64 * share
-    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
-    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="doubled", head_dim=64))
-    assert torch.equal(got[0], expected[0])
-    assert torch.equal(got[1], expected[1])
-    for form in ("half", "repeated"):
-        with pytest.raises(ValueError, match="cos must have"):
-            Rotation.from_tables(cos, sin, form=form, head_dim=64)
-    with pytest.raises(ValueError, match=r"layout must be a Layout|one column for each of the layout's"):
-        Rotation(cos=cos, sin=sin, layout=Layout(head_dim=64, rotary_dim=int(64 * share)))
-    with pytest.raises(ValueError, match="head_dim=64 where the rotation is made"):
-        apply_rotary(q, Rotation.from_tables(cos, sin, form="doubled"))  # as if all channels turned
-
-
-def test_glm_has_doubled_tables_and_interleaved_heads():
-    """The form of the tables and the layout of the heads are two things."""
-    modeling, rotary = theirs("glm", "GlmRotaryEmbedding", "GlmConfig", head_dim=64)
-    q, k = heads(torch.float32)
-    cos, sin = rotary(q, POSITIONS.unsqueeze(0))
-    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
-    rotation = Rotation.from_tables(cos, sin, form="doubled", head_dim=64, interleaved=True)
-    got = apply_rotary_qk(q, k, rotation)
-    assert torch.equal(got[0], expected[0])
-    assert torch.equal(got[1], expected[1])
-
-
-def test_cohere_has_repeated_tables():
-    modeling, rotary = theirs("cohere", "CohereRotaryEmbedding", "CohereConfig")
-    q, k = heads(torch.float32)
-    cos, sin = rotary(q, POSITIONS.unsqueeze(0))
-    expected = modeling.apply_rotary_pos_emb(q, k, cos, sin)
-    got = apply_rotary_qk(q, k, Rotation.from_tables(cos, sin, form="repeated", interleaved=True))
-    assert torch.equal(got[0], expected[0])
-    assert torch.equal(got[1], expected[1])
-
-
-def test_gptj_has_sines_before_cosines():
-    modeling = pytest.importorskip("transformers.models.gptj.modeling_gptj")
-    x = torch.randn(2, 9, 4, 16)
-    sin, cos = modeling.create_sinusoidal_positions(2048, 16)[POSITIONS].unsqueeze(0).chunk(2, -1)
-    expected = modeling.apply_rotary_pos_emb(x, sin, cos)
-    got = apply_rotary(x, Rotation.from_tables(cos, sin, form="half", interleaved=True), tensor_format="bshd")
-    assert torch.equal(got, expected)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

@@ -72,6 +72,13 @@ def normed_nan(rounding):
     return Call(apply_qk_norm_rotary, [q, None, rotation, weight, None], {"rounding": rounding, "eps": 1e-6})
 
 
+def back_through_a_norm(back):
+    """What is differentiated again, or by many gradients at once, goes back through the plain expression."""
+    rotation, inputs = Rotation.at(RotarySpec(head_dim=8), torch.arange(3)), tensors((1, 2, 3, 8), (8,))
+    q, weight = (x.float().requires_grad_() for x in inputs)
+    return Call(apply_qk_norm_rotary, [q, None, rotation, weight, None], {"eps": 1e-6}, back=back)
+
+
 def in_one_projection():
     """q and k in turns in one tensor: their stretches of memory meet, and no element is shared."""
     (qkv,) = tensors((2, 7, 6, 64))
@@ -177,6 +184,7 @@ EDGES = {
     },
     **{f"worst numbers, {d}": lambda d=d: of_worst_numbers(d) for d in (torch.float32, torch.bfloat16, torch.float16)},
     **{f"no number in a norm, {r}": lambda r=r: normed_nan(r) for r in ("once", "between", "before_weight")},
+    **{f"a norm, back {how}": lambda how=how: back_through_a_norm(how) for how in ("once", "twice", "many")},
     "one projection": in_one_projection,
     "another view": in_place_through_another_view,
     "blocks that stand alike": blocks_that_stand_alike,

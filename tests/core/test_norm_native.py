@@ -87,30 +87,6 @@ def test_the_gradient_of_a_weight_over_many_tokens():
     assert (found[0] - exact).abs().max() <= 1e-6 * exact.abs().max()
 
 
-def test_gradients_can_be_differentiated_again():
-    rotation = Rotation.at(RotarySpec(head_dim=4), torch.arange(2))
-    inputs = [torch.randn(1, 1, 2, 4).requires_grad_(), torch.randn(4).requires_grad_()]
-
-    def second(kernel):
-        y, _ = apply_qk_norm_rotary(inputs[0], None, rotation, inputs[1], None, kernel=kernel)
-        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
-        return torch.autograd.grad(sum(g.square().sum() for g in first), inputs)
-
-    for a, b in zip(second("auto"), second("reference"), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-
-
-def test_batched_gradients():
-    rotation = Rotation.at(RotarySpec(head_dim=4), torch.arange(2))
-    q, weight = torch.randn(1, 1, 2, 4).requires_grad_(), torch.randn(4).requires_grad_()
-    y, _ = apply_qk_norm_rotary(q, None, rotation, weight, None)
-    ups = torch.randn(3, *y.shape)
-    together = torch.autograd.grad(y, (q, weight), ups, is_grads_batched=True, retain_graph=True)
-    for i in range(3):
-        for a, b in zip(together, torch.autograd.grad(y, (q, weight), ups[i], retain_graph=True), strict=True):
-            torch.testing.assert_close(a[i], b, rtol=1e-5, atol=1e-6)
-
-
 def test_what_it_leaves_to_others():
     q, rotation = torch.randn(1, 1, 2, 9000), Rotation(
         cos=torch.ones(2, 1), sin=torch.zeros(2, 1), layout=Layout(head_dim=9000, rotary_dim=2)

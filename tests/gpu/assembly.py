@@ -7,27 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
 
 import limited
 from phasor.rotary.kernels import ORDERS, Triton
-from phasor.rotary.kernels.triton import rotate
+from phasor.rotary.kernels.triton import launch, norm_backward, rotate
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90": GPUTarget("cuda", 90, 32),
     "sm_100": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
-}
-POINTERS = {
-    torch.float32: "*fp32",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.int64: "*i64",
-    torch.uint8: "*u8",
 }
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 
@@ -78,29 +71,15 @@ class Assembly:
 
 
 def compiled(launched, target, kernel=rotate.rotate_heads):
-    """As Triton compiles it when it is called: a 1 is a constant, and multiples of 16 are known to be such.
-
-    But for arguments that it is told not to look at, which serving changes.
-    """
+    """As Triton compiles it when it is called, by its own reading of arguments; of sizes for `back_heads` alone."""
     _, values, named = launched
-    names = kernel.arg_names
-    options = {name: value for name, value in named.items() if name not in names}
-    given = dict(zip(names, values, strict=False)) | {n: v for n, v in named.items() if n in names}
-    signature, constants, attributes = {}, {}, {}
-    for i, name in enumerate(names):
-        value, changes = given[name], kernel.params[i].do_not_specialize
-        if i >= len(values) or value is None or (type(value) is int and value == 1 and not changes):
-            signature[name], constants[name] = "constexpr", value
-            continue
-        if isinstance(value, torch.Tensor):
-            signature[name], whole = POINTERS[value.dtype], True  # allocations begin at multiples of 256 bytes
-        elif isinstance(value, int):
-            signature[name], whole = ("i32" if -(2**31) <= value < 2**31 else "i64"), value % 16 == 0
-        else:
-            signature[name], whole = "fp32", False
-        if whole and not changes:
-            attributes[(i,)] = [["tt.divisibility", 16]]
-    made = triton.compile(ASTSource(kernel, signature, constants, attributes), target, options)
+    if kernel is not norm_backward.back_heads:
+        values = map(launch._unseen, values)
+    backend = make_backend(target)
+    read = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, specialization, options = read(*values, **named)
+    options, *source = kernel._pack_args(backend, options, bound, specialization, options)
+    made = triton.compile(ASTSource(kernel, *source), target, options.__dict__)
     return _of_amd(made) if target.backend == "hip" else _of_nvidia(made)
 
 

@@ -158,11 +158,11 @@ def test_the_grid(given, programs):
         with pytest.raises(ValueError, match="not enough values to unpack"):
             launched(SPECS["halves"], batch=batch, tokens=tokens, heads=heads)
         return
-    grid, _, named = launched(SPECS["halves"], batch=batch, tokens=tokens, heads=heads)
+    grid, (*_, cut), _ = launched(SPECS["halves"], batch=batch, tokens=tokens, heads=heads)
     assert grid == programs
-    assert named["ROWS"] * grid[0] >= batch * tokens > named["ROWS"] * (grid[0] - 1)
-    assert named["ROWS"] * grid[0] < 2**31 and grid[1] < 2**16
-    assert named["EVEN"] == all(h % named["HEADS"] == 0 for h in heads)
+    assert cut.rows * grid[0] >= batch * tokens > cut.rows * (grid[0] - 1)
+    assert cut.rows * grid[0] < 2**31 and grid[1] < 2**16
+    assert cut.even == all(h % cut.heads == 0 for h in heads)
 
 
 def test_more_rows_than_it_counts():

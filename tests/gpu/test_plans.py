@@ -56,5 +56,7 @@ def test_whoever_hooks_into_launches_sees_them(hook):
     one.hooked = lambda *given, stream: calls.append(("hooked", *given, stream))
     one.run = lambda stream, *given: calls.append(("run", stream, *given))
     one.begin, one.rest, one.vectors, one.device = ("begin",), ("rest",), [0], 0
-    assert one(16, 32) and not one(8, 32) and not one(0, 32)
-    assert calls == [("run", 7, "begin", 16, 32, "rest") if hook is None else ("hooked", 16, 32, "rest", 7)]
+    given = (16, 32, 48, 64, None, None, 80, 96, None, None)
+    assert one(*given) and not one(8, *given[1:]) and not one(0, *given[1:])
+    groups = (given[:4], None, (None, 80, 96), (None, None), "rest")
+    assert calls == [("run", 7, "begin", *groups) if hook is None else ("hooked", *groups, 7)]

@@ -78,23 +78,23 @@ def apply_rotary_to_cache(
     norm = None if eps is None else Norm(q_weight, k_weight, eps, unit_offset, rounding=rounding)
     if native.is_open(kernel) and (norm is not None or (q_weight is None and k_weight is None)):
         done = native.rotate_into_cache(
-            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out, norm, k_scale, v_scale
+            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out, norm, (k_scale, v_scale)
         )
         if done is not None:
             return done
     check_norm(norm, q_weight=q_weight, k_weight=k_weight)
     one_of("kv_layout", kv_layout, ("NHD", "HND"))
     scales = read_scale("k_scale", k_scale, k_cache), read_scale("v_scale", v_scale, v_cache)
-    tensors = q, k, v, rotation, k_cache, v_cache, slot_mapping
-    return into_cache(*tensors, scales, norm, None, kv_layout, tensor_format, kernel, out)
+    cache = Cache(k_cache, v_cache, slot_mapping, *scales)
+    return into_cache(q, k, v, rotation, cache, norm, None, kv_layout, tensor_format, kernel, out)
 
 
 def into_cache(
-    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slot_mapping: Tensor,
-    scales: tuple[Tensor | None, Tensor | None], norm: Norm | None, v_norm: Norm | None, kv_layout: KVLayout,
-    tensor_format: TensorFormat, kernel: str, out: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, cache: Cache, norm: Norm | None, v_norm: Norm | None,
+    kv_layout: KVLayout, tensor_format: TensorFormat, kernel: str, out: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """The long way, behind all checks; norms and scales are read."""
+    """The long way, behind all checks; norms and scales are read, the shape of the cache is ``kv_layout``'s."""
+    k_cache, v_cache, slot_mapping, *scales = cache
     check_angles("rotation", rotation)
     order = order_of(tensor_format)
     for name, x in (("q", q), ("k", k)):
@@ -126,7 +126,7 @@ def into_cache(
     tensors = {"q": q, "k": k, "v": v, "out": out, "slot_mapping": slot_mapping, "rotation": rotation.cos}
     tensors |= {"rotation's sines": rotation.sin, "k_scale": scales[0], "v_scale": scales[1]}
     _check_overlaps(tensors | {f"weight {i}": w for i, w in enumerate(weights)}, k_cache, v_cache)
-    cache = Cache(k_cache, v_cache, slot_mapping, *scales)
+    cache = cache._replace(k=k_cache, v=v_cache)
     chosen = choose(kernel, q, k, rotation, norm)
     return chosen.rotate_into_cache(q, k, v, rotation, order, cache, pair and pair[0], norm, v_norm)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..kernels import Norm, Order, Rounding
+from ..kernels import Cache, Norm, Order, Rounding
 from ..rotation import Rotation
 from .cached import into_cache
 from .formats import TensorFormat, order_of
@@ -67,10 +67,10 @@ def apply_rotary_to_latent_cache(
     check_norm(norm, latent_weight=latent_weight)
     if latent_weight is not None:
         check_weight("latent_weight", latent_weight, latent, 1)
-    scales = (read_scale("scale", scale, cache),) * 2
     keys, values = cache[..., rank:].unsqueeze(2), cache[..., :rank].unsqueeze(2)
-    tensors = q, k, latent.unsqueeze(order.heads), rotation, keys, values, slot_mapping
-    return into_cache(*tensors, scales, None, norm, "NHD", tensor_format, kernel, out)
+    pages = Cache(keys, values, slot_mapping, *(read_scale("scale", scale, cache),) * 2)
+    v = latent.unsqueeze(order.heads)
+    return into_cache(q, k, v, rotation, pages, None, norm, "NHD", tensor_format, kernel, out)
 
 
 def _check_latent(latent: Any, k: Tensor, order: Order) -> None:

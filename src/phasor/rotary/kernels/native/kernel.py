@@ -89,24 +89,8 @@ class Native(Kernel):
         norm: Norm | None = None, v_norm: Norm | None = None,
     ) -> Tensor:  # fmt: skip
         *to, k_scale, v_scale = cache
-        given = (
-            q,
-            k,
-            rotation,
-            format_of(order),
-            False,
-            None,
-            None,
-            out,
-            v,
-            *to,
-            "NHD",
-            norm,
-            v_norm,
-            k_scale,
-            v_scale,
-        )
-        y: Tensor | None = _native.rotate_into_cache(*given)
+        heads = q, k, rotation, format_of(order), False, None, None, out, v
+        y: Tensor | None = _native.rotate_into_cache(*heads, *to, "NHD", norm, v_norm, k_scale, v_scale)
         if y is None:  # batches of different shapes, or rarer ways to hold heads
             return super().rotate_into_cache(q, k, v, rotation, order, cache, out, norm, v_norm)
         return y
@@ -186,11 +170,11 @@ def norm_and_rotate(
 
 def rotate_into_cache(
     q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
-    kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, k_scale: Any, v_scale: Any,
+    kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, scales: tuple[Any, Any],
 ) -> Tensor | None:  # fmt: skip
     """The short way into a cache: q rotated, or None where the extension declines; then nothing was written."""
     given = (q, k, rotation, tensor_format, False, None, None, out, v, k_cache, v_cache, slots, kv_layout)
-    y: Tensor | None = _native.rotate_into_cache(*given, norm, None, k_scale, v_scale)
+    y: Tensor | None = _native.rotate_into_cache(*given, norm, None, *scales)
     return y
 
 

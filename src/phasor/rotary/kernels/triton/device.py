@@ -58,33 +58,33 @@ def rotated(a, b, cos, sin, dtype: tl.constexpr, ROUNDED: tl.constexpr):
 
 
 @triton.jit
-def channels(PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr):
-    """The first channel of every pair of halves, ``[1, WIDE]``; the second is ``PAIRS // BLOCKS`` further."""
-    pair = tl.arange(0, WIDE)[None, :]
-    if BLOCKS == 1:
+def channels(LAYOUT: tl.constexpr):
+    """The first channel of every pair of halves, ``[1, wide]``; the second is ``pairs // blocks`` further."""
+    pair = tl.arange(0, LAYOUT.wide)[None, :]
+    if LAYOUT.blocks == 1:
         return pair
-    per: tl.constexpr = PAIRS // BLOCKS
+    per: tl.constexpr = LAYOUT.pairs // LAYOUT.blocks
     return pair // per * (2 * per) + pair % per  # the block's first channel, and the pair's place in the block
 
 
 @triton.jit
-def load_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
-    """Both members of the pairs of some rows, in float32: neighbours (``TWINS``), or halves of ``BLOCKS``."""
-    return widened(read_pairs(x, step, ok, PAIRS, WIDE, BLOCKS, TWINS), TWINS)
+def load_pairs(x, step, ok, LAYOUT: tl.constexpr, TWINS: tl.constexpr):
+    """Both members of the pairs of some rows, in float32: neighbours (``TWINS``), or halves of blocks."""
+    return widened(read_pairs(x, step, ok, LAYOUT, TWINS), TWINS)
 
 
 @triton.jit
-def read_pairs(x, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
+def read_pairs(x, step, ok, LAYOUT: tl.constexpr, TWINS: tl.constexpr):
     """The same as they lie in memory: half precision takes half the registers. Neighbours are together, named twice."""
     if TWINS:
-        channel = tl.arange(0, 2 * WIDE)[None, :]
-        both = tl.load(x + channel * step, mask=ok & (channel < 2 * PAIRS), other=0)
+        channel = tl.arange(0, 2 * LAYOUT.wide)[None, :]
+        both = tl.load(x + channel * step, mask=ok & (channel < 2 * LAYOUT.pairs), other=0)
         pairs = both, both
     else:
-        here = ok & (tl.arange(0, WIDE)[None, :] < PAIRS)
-        first = x + channels(PAIRS, WIDE, BLOCKS) * step
+        here = ok & (tl.arange(0, LAYOUT.wide)[None, :] < LAYOUT.pairs)
+        first = x + channels(LAYOUT) * step
         a = tl.load(first, mask=here, other=0)
-        pairs = a, tl.load(first + PAIRS // BLOCKS * step, mask=here, other=0)
+        pairs = a, tl.load(first + LAYOUT.pairs // LAYOUT.blocks * step, mask=here, other=0)
     return pairs
 
 
@@ -99,41 +99,43 @@ def widened(pairs, TWINS: tl.constexpr):
 
 
 @triton.jit
-def store_pairs(y, step, ok, a, b, PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, TWINS: tl.constexpr):
+def store_pairs(y, step, ok, a, b, LAYOUT: tl.constexpr, TWINS: tl.constexpr):
     """The reverse of `load_pairs`; rounds to the dtype of ``y``, to nearest even."""
     if TWINS:
-        channel = tl.arange(0, 2 * WIDE)[None, :]
-        both = tl.reshape(tl.join(a, b), [a.shape[0], 2 * WIDE])
-        tl.store(y + channel * step, both.to(y.dtype.element_ty), mask=ok & (channel < 2 * PAIRS))
+        channel = tl.arange(0, 2 * LAYOUT.wide)[None, :]
+        both = tl.reshape(tl.join(a, b), [a.shape[0], 2 * LAYOUT.wide])
+        tl.store(y + channel * step, both.to(y.dtype.element_ty), mask=ok & (channel < 2 * LAYOUT.pairs))
     else:
-        here = ok & (tl.arange(0, WIDE)[None, :] < PAIRS)
-        first = y + channels(PAIRS, WIDE, BLOCKS) * step
+        here = ok & (tl.arange(0, LAYOUT.wide)[None, :] < LAYOUT.pairs)
+        first = y + channels(LAYOUT) * step
         tl.store(first, a.to(y.dtype.element_ty), mask=here)
-        tl.store(first + PAIRS // BLOCKS * step, b.to(y.dtype.element_ty), mask=here)
+        tl.store(first + LAYOUT.pairs // LAYOUT.blocks * step, b.to(y.dtype.element_ty), mask=here)
 
 
 @triton.jit
-def load_rest(x, step, ok, REST: tl.constexpr, PART: tl.constexpr):
+def load_rest(x, step, ok, LAYOUT: tl.constexpr):
     """Channels that pass, a tuple of parts as wide as a load of pairs: so the same threads hold a row of both."""
     rest = ()
-    for i in tl.static_range((REST + PART - 1) // PART):  # rounded up: the last part may be partly empty
-        channel = i * PART + tl.arange(0, PART)[None, :]
-        rest += (tl.load(x + channel * step, mask=ok & (channel < REST), other=0),)
+    parts: tl.constexpr = LAYOUT.parts
+    for i in tl.static_range(parts):  # the last one may be partly empty
+        channel = i * LAYOUT.part + tl.arange(0, LAYOUT.part)[None, :]
+        rest += (tl.load(x + channel * step, mask=ok & (channel < LAYOUT.rest), other=0),)
     return rest
 
 
 @triton.jit
-def store_rest(y, step, ok, rest, REST: tl.constexpr, PART: tl.constexpr):
+def store_rest(y, step, ok, rest, LAYOUT: tl.constexpr):
     """The reverse of `load_rest`."""
-    for i in tl.static_range((REST + PART - 1) // PART):
-        channel = i * PART + tl.arange(0, PART)[None, :]
-        tl.store(y + channel * step, rest[i].to(y.dtype.element_ty), mask=ok & (channel < REST))
+    parts: tl.constexpr = LAYOUT.parts
+    for i in tl.static_range(parts):
+        channel = i * LAYOUT.part + tl.arange(0, LAYOUT.part)[None, :]
+        tl.store(y + channel * step, rest[i].to(y.dtype.element_ty), mask=ok & (channel < LAYOUT.rest))
 
 
 @triton.jit
-def load_tables(cos, sin, row, step, ok, PAIRS: tl.constexpr, WIDE: tl.constexpr):
+def load_tables(cos, sin, row, step, ok, LAYOUT: tl.constexpr):
     """Rows of tables of any dtype, in float32."""
-    pair = tl.arange(0, WIDE)[None, :]
-    here = ok & (pair < PAIRS)
+    pair = tl.arange(0, LAYOUT.wide)[None, :]
+    here = ok & (pair < LAYOUT.pairs)
     at = row[:, None] + pair * step
     return tl.load(cos + at, mask=here, other=0).to(tl.float32), tl.load(sin + at, mask=here, other=0).to(tl.float32)

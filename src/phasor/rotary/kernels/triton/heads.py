@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from .device import load_pairs, load_rest
+
 
 @triton.jit
 def head_of(pairs, rest):
@@ -67,8 +69,18 @@ def sums(x, y):
 
 
 @triton.jit
+def weight_at(at, LAYOUT: tl.constexpr, NORM: tl.constexpr):
+    """The weight of a norm, as a head; with one added where a model keeps it less one."""
+    ok = tl.full([1, 1], True, tl.int1)
+    pairs = load_pairs(at + LAYOUT.first, 1, ok, LAYOUT, LAYOUT.read_twins)
+    weight = head_of(pairs, load_rest(at + LAYOUT.rest_first, 1, ok, LAYOUT))
+    if NORM.offset:
+        weight = one_more(weight)
+    return weight
+
+
+@triton.jit
 def one_more(weight):
-    """For models that keep a weight less one."""
     parts = ()
     for i in tl.static_range(len(weight)):
         parts += (1 + weight[i],)

@@ -129,7 +129,8 @@ def sizes_of(layout: Layout, of_q: int, of_k: int, device: torch.device) -> list
         return [(1, 1)]
     from . import launch
 
-    least = launch.least_rows(of_q, of_k, launch.about(layout, launch.TILE)["ROWS"], launch.enough_for(device))
+    _, tile_rows = launch.about(layout, launch.TILE)
+    least = launch.least_rows(of_q, of_k, tile_rows, launch.enough_for(device))
     return [(batch, max(batch, -(-rows // batch))) for rows in least for batch in (1, 2)]
 
 

@@ -15,6 +15,7 @@ from ...layout import Layout
 from ..base import PLAIN
 from ..norm import ROUNDINGS, Norm
 from ..order import Order
+from .arguments import CacheHeads, CacheSizes, HeadLayout, Heads, NormKind, Sizes, Strides, Weights
 
 TILE = 2048 if torch.version.hip else 1024  # pairs of one head that a program rotates at once: eight for each thread
 HEADS = 8  # of q or of k that share the cosines of a program, at most
@@ -54,16 +55,17 @@ def of_tables(cos: Tensor, sin: Tensor, per_head: bool) -> Angles:
 
 
 @lru_cache(maxsize=512)
-def about(layout: Layout, tile: int) -> dict[str, Any]:
-    """The constants of a layout, and how many rows make a tile of it."""
+def about(layout: Layout, tile: int) -> tuple[HeadLayout, int]:
+    """Where pairs lie, and how many rows make a tile of it."""
     rest = layout.head_dim - layout.rotary_dim
     wide, least = _power_of_two(layout.pairs), _power_of_two(rest / MOST_PARTS)  # Triton's ranges are powers of two
-    return {
-        "PAIRS": layout.pairs, "WIDE": wide, "BLOCKS": layout.blocks,
-        "READ_TWINS": layout.interleaved, "WRITE_TWINS": layout.interleaved != layout.permuted,
-        "FIRST": layout.turning.start, "REST": rest, "REST_FIRST": layout.passing.start,
-        "PART": max(least, wide * (1 + layout.interleaved)), "ROWS": max(1, tile // max(wide, least)),
-    }  # fmt: skip
+    twins = layout.interleaved
+    part = max(least, wide * (1 + twins))
+    lies = HeadLayout(
+        layout.pairs, wide, layout.blocks, twins, twins != layout.permuted, layout.turning.start,
+        rest, part, cdiv(rest, part), layout.passing.start,
+    )  # fmt: skip
+    return lies, max(1, tile // max(wide, least))
 
 
 class Programs(NamedTuple):
@@ -125,26 +127,26 @@ def ahead(layout: Layout, cut: Programs) -> int:
     return max(1, min(cut.heads, IN_FLIGHT // max(1, each)))
 
 
-def in_units(strides: Sequence[int]) -> tuple[list[int], int]:
-    """Strides of batch, head, token and channel of some tensors: all but those of channels in a unit that divides them.
+def in_units(every: Sequence[Sequence[int]]) -> tuple[list[Strides], int]:
+    """Strides of some tensors, all but those of channels in a unit that divides them.
 
     The unit, a power of two up to 16, is a constant of the code: so it can move whole vectors, whatever the strides.
     """
-    unit = math.gcd(16, *(s for i, s in enumerate(strides) if i % 4 < 3))
-    return [s // unit if i % 4 < 3 else s for i, s in enumerate(strides)], unit
+    unit = math.gcd(16, *(stride for of in every for stride in of[:3]))
+    return [Strides(batch // unit, head // unit, token // unit, step) for batch, head, token, step in every], unit
 
 
 class Launch:
-    """What is launched, once it is compiled: called with addresses, for tensors of the same sizes and alignment.
+    """A launch of `rotate.rotate_heads` with all but the addresses in place, for tensors of the same sizes.
 
     As Triton's own launch of compiled code, but that it describes the launch to hooks only where there are any.
     """
 
     __slots__ = ("begin", "device", "driver", "hooked", "hooks", "rest", "run", "vectors")
 
-    def __init__(self, compiled: Any, cut: Programs, rest: tuple[Any, ...], vectors: list[int]) -> None:
+    def __init__(self, compiled: Any, programs: Programs, rest: tuple[Any, ...], vectors: list[int]) -> None:
         self.driver, self.hooks = triton.runtime.driver.active, triton.knobs.runtime
-        self.hooked, self.run = compiled[(*cut.grid, 1)], partial(compiled.run, *cut.grid, 1)
+        self.hooked, self.run = compiled[(*programs.grid, 1)], partial(compiled.run, *programs.grid, 1)
         self.begin = compiled.function, compiled.packed_metadata, None, None, None
         self.rest, self.vectors = rest, vectors
         self.device = self.driver.get_current_device()
@@ -154,7 +156,10 @@ class Launch:
         return bool(self.driver.get_current_device() == self.device)
 
     def __call__(self, *addresses: int | None) -> bool:
-        """False, and nothing is done, if an address is none or at no multiple of 16 bytes, as vectors are."""
+        """Of `Heads`, positions, `Tables` and `Weights`, one after the other.
+
+        False, and nothing is done, if an address is none or at no multiple of 16 bytes, as vectors are.
+        """
         if 0 in addresses:
             return False
         together = 0  # all addresses by `or`: its low four bits are 0 only if those of each are
@@ -164,48 +169,70 @@ class Launch:
             return False
         stream = self.driver.get_current_stream(self.device)
         enter, leave = self.hooks.launch_enter_hook, self.hooks.launch_exit_hook
+        q, k, y, z, at, steps, cos, sin, of_q, of_k = addresses
+        groups = (q, k, y, z), at, (steps, cos, sin), (of_q, of_k)
         if getattr(enter, "calls", enter) or getattr(
             leave, "calls", leave
         ):  # chains, or, of older Tritons, one or none
-            self.hooked(*addresses, *self.rest, stream=stream)
+            self.hooked(*groups, *self.rest, stream=stream)
         else:
-            self.run(stream, *self.begin, *addresses, *self.rest)
+            self.run(stream, *self.begin, *groups, *self.rest)
         return True
 
 
-def launched(
-    kernel: Any, cut: Programs, tensors: tuple[Tensor | None, ...], numbers: tuple[Any, ...], constants: dict[str, Any]
-) -> Launch | None:
-    """Launches a kernel with tensors, numbers and constants, in the order of its arguments; compiles it if need be.
+def launched(kernel: Any, programs: Programs, arguments: tuple[Any, ...]) -> Any:
+    """Launches a kernel on the device of its first tensor; compiles it if need be.
 
-    Returns the same launch with all but the addresses in place; not where the interpreter ran it.
+    Returns the compiled code; nothing where the interpreter ran it, or a hook into compilation would not have it.
     """
-    first = tensors[0]
-    assert first is not None
-    with on_device_of(first):
-        compiled = kernel[cut.grid](
-            *tensors, *numbers, **constants, num_warps=cut.warps, enable_fp_fusion=False
-        )  # fmt: skip
-        if compiled is None:
+    how = {"num_warps": programs.warps, "enable_fp_fusion": False}
+    with on_device_of(arguments[0][0]):
+        if not isinstance(kernel, triton.JITFunction):
+            kernel[programs.grid](*arguments, **how)
             return None
-        names = kernel.arg_names[len(tensors) + len(numbers) :]
-        params = zip(kernel.params, tensors, strict=False)
-        vectors = [i for i, (p, x) in enumerate(params) if x is not None and not p.do_not_specialize]
-        if any(tensors[i].data_ptr() & 15 for i in vectors):  # type: ignore[union-attr]
-            return None  # code that moves no vectors, for others of these sizes
-        return Launch(compiled, cut, (*numbers, *(constants[name] for name in names)), vectors)
+        compiled = kernel.run(*map(_unseen, arguments), grid=programs.grid, warmup=True, **how)
+        if compiled is not None:
+            compiled[(*programs.grid, 1)](*arguments)
+        return compiled
 
 
-def of_norm(norm: Norm | None) -> tuple[tuple[Tensor | None, Tensor | None, float], dict[str, Any]]:
-    """Weights and eps; and constants: how it rounds, whether there are weights, and whether one is added to them."""
+def kept(compiled: Any, programs: Programs, arguments: tuple[Any, ...]) -> Launch | None:
+    """The launch of these arguments, for others of their sizes; None of code that moves no vectors."""
+    heads, _, tables, weights, *rest = arguments
+    pointers = *heads, None, *tables, *weights  # positions are moved one by one
+    vectors = [i for i, x in enumerate(pointers) if x is not None]
+    if any(pointers[i].data_ptr() & 15 for i in vectors):
+        return None
+    with on_device_of(heads[0]):
+        return Launch(compiled, programs, _plain(tuple(rest)), vectors)
+
+
+def _plain(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Without the names, by which a launch takes half as long again: Triton's launcher copies a tuple that has them."""
+    return tuple(_plain(value) if isinstance(value, tuple) else value for value in values)
+
+
+def _unseen(argument: Any) -> Any:
+    """Numbers in place of sizes and strides, for Triton to compile with.
+
+    In a tuple it looks at each, and would make code anew for 1 and for multiples of 16, between which serving changes.
+    """
+    if isinstance(argument, (Sizes, CacheSizes, Strides)):
+        return type(argument)(*(2 if -(2**31) <= n < 2**31 else 2**31 + 2 for n in argument))
+    if isinstance(argument, (Heads, CacheHeads)):
+        return type(argument)(*map(_unseen, argument))
+    return argument
+
+
+def of_norm(norm: Norm | None) -> tuple[Weights, float, NormKind]:
+    """Weights as a kernel reads them, eps, and which norm it is."""
     if norm is None:
-        return (None, None, 0.0), {"NORM": 0, "WEIGHTED": False, "OFFSET": False}
+        return Weights(None, None), 0.0, NormKind(0, False, False)
     of_q, of_k = (None if w is None else w.resolve_neg().contiguous() for w in norm[:2])
     if of_q is not None and of_k is not None and of_q.dtype != of_k.dtype:  # one pointer is chosen of two
         of_q, of_k = of_q.float(), of_k.float()
-    rounded = ROUNDINGS.index(norm.rounding) + 1
-    about_it = {"NORM": rounded, "WEIGHTED": of_q is not None, "OFFSET": norm.unit_offset}
-    return (of_q, of_q if of_k is None else of_k, norm.eps), about_it
+    kind = NormKind(ROUNDINGS.index(norm.rounding) + 1, of_q is not None, norm.unit_offset)
+    return Weights(of_q, of_q if of_k is None else of_k), norm.eps, kind
 
 
 def axes_of(x: Tensor, order: Order) -> tuple[int, int, int, int, int, int, int]:

@@ -8,19 +8,9 @@ from ...layout import Layout
 from ..norm import Norm
 from ..order import Order
 from . import launch
-from .device import (
-    cos_sin,
-    load_pairs,
-    load_rest,
-    load_tables,
-    phases,
-    read_pairs,
-    rotated,
-    store_pairs,
-    store_rest,
-    widened,
-)
-from .heads import head_of, normed, one_more, rest_of
+from .arguments import Cut, Heads, Reading, Sizes, Strides, Tables
+from .device import cos_sin, load_rest, load_tables, phases, read_pairs, rotated, store_pairs, store_rest, widened
+from .heads import head_of, normed, rest_of, weight_at
 from .launch import (
     Angles,
     Launch,
@@ -29,107 +19,91 @@ from .launch import (
     axes_of,
     enough_for,
     in_units,
+    kept,
     launched,
     of_norm,
     programs_of,
 )
 
-# What serving changes from call to call: code is not made anew for sizes and strides that are 1 or multiples of 16.
-CHANGING = [
-    "factor", "rows", "tokens", "of_q", "of_k", "q_groups", "at_batches", "at", "q_batch", "q_head", "q_token",
-    "q_step", "k_batch", "k_head", "k_token", "k_step", "y_batch", "y_head", "y_token", "y_step", "z_batch",
-    "z_head", "z_token", "z_step", "at_batch", "at_head", "at_token", "at_step", "eps",
-]  # fmt: skip
 
-
-@triton.jit(do_not_specialize=CHANGING)
+@triton.jit(do_not_specialize=["at"])
 def rotate_heads(
-    q, k, y, z, at, steps, cos, sin, q_weight, k_weight, factor, eps, rows, tokens, of_q, of_k, q_groups, at_batches,
-    q_batch, q_head, q_token, q_step, k_batch, k_head, k_token, k_step,
-    y_batch, y_head, y_token, y_step, z_batch, z_head, z_token, z_step,
-    at_batch, at_head, at_token, at_step,
-    NORM: tl.constexpr, WEIGHTED: tl.constexpr, OFFSET: tl.constexpr,
-    AXES: tl.constexpr, PER_HEAD: tl.constexpr, NEGATE: tl.constexpr, SCALED: tl.constexpr, ROUNDED: tl.constexpr,
-    PAIRS: tl.constexpr, WIDE: tl.constexpr, BLOCKS: tl.constexpr, READ_TWINS: tl.constexpr, WRITE_TWINS: tl.constexpr,
-    FIRST: tl.constexpr, REST: tl.constexpr, PART: tl.constexpr, REST_FIRST: tl.constexpr,
-    ROWS: tl.constexpr, HEADS: tl.constexpr, AHEAD: tl.constexpr, EVEN: tl.constexpr, ONE_AXIS: tl.constexpr,
-    AT_REPEATS: tl.constexpr, OF: tl.constexpr, AT_OF: tl.constexpr, UNIT: tl.constexpr, AT_UNIT: tl.constexpr,
+    heads, at, tables, weights, factors, sizes, strides, at_strides, LAYOUT: tl.constexpr, NORM: tl.constexpr,
+    READ: tl.constexpr, CUT: tl.constexpr,
 ):  # fmt: skip
-    """One launch for q and k: program ``(tile, group)`` rotates ``HEADS`` heads of one of them, in ``ROWS`` rows.
+    """One launch for q and k: program ``(tile, group)`` rotates some heads of one of them, in some rows.
 
-    ``at`` are positions of ``AXES`` axes, which ``at_step`` separates, and ``steps`` turns per position; or, with no
-    axes, ``cos`` and ``sin`` are tables, and ``at_*`` their strides. All offsets are formed in 64 bits. Strides count
-    ``OF`` channels, those of tables ``AT_OF``; of channels and pairs they count one. With ``NORM`` every head is
-    divided by the root of its mean square first, and multiplied by a weight of contiguous channels. ``AHEAD`` heads are
-    loaded before the first of them is stored.
+    ``at`` are positions, ``factors`` that of cos and sin, and eps; what the other groups hold is in `arguments`. All
+    offsets are formed in 64 bits. With a norm every head is divided by the root of its mean square first, and
+    multiplied by its weight if it has one.
     """
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    row_ok = row < rows
-    if ONE_AXIS:
+    row = tl.program_id(0) * CUT.rows + tl.arange(0, CUT.rows)
+    row_ok = row < sizes.rows
+    if CUT.one_axis:
         token = row.to(tl.int64)
         batch = tl.zeros_like(token)
     else:
-        token = (row % tokens).to(tl.int64)
-        batch = (row // tokens).to(tl.int64)
-    at_row = token * at_token + (batch % at_batches if AT_REPEATS else batch) * at_batch
-    if not AXES:
-        at_row *= AT_OF
+        token = (row % sizes.tokens).to(tl.int64)
+        batch = (row // sizes.tokens).to(tl.int64)
+    at_row = token * at_strides.token + (batch % sizes.at_batches if READ.repeats else batch) * at_strides.batch
+    if not READ.axes:
+        at_row *= READ.unit
 
     group = tl.program_id(1)
-    is_q = group < q_groups
-    head = tl.where(is_q, group, group - q_groups).to(tl.int64) * HEADS
-    heads = tl.where(is_q, of_q, of_k)
-    x_head = tl.where(is_q, q_head, k_head).to(tl.int64) * OF
-    y_head = tl.where(is_q, y_head, z_head).to(tl.int64) * OF
-    x_row = token * tl.where(is_q, q_token, k_token) + batch * tl.where(is_q, q_batch, k_batch)
-    y_row = token * tl.where(is_q, y_token, z_token) + batch * tl.where(is_q, y_batch, z_batch)
-    x = tl.where(is_q, q, k) + head * x_head + (x_row * OF)[:, None]
-    y = tl.where(is_q, y, z) + head * y_head + (y_row * OF)[:, None]
-    x_step = 1 if UNIT else tl.where(is_q, q_step, k_step).to(tl.int64)
-    y_step = 1 if UNIT else tl.where(is_q, y_step, z_step).to(tl.int64)
-    if AT_UNIT:
-        at_step = 1
+    is_q = group < sizes.q_groups
+    head = tl.where(is_q, group, group - sizes.q_groups).to(tl.int64) * CUT.heads
+    head_count = tl.where(is_q, sizes.of_q, sizes.of_k)
+    x_head = tl.where(is_q, strides.q.head, strides.k.head).to(tl.int64) * CUT.unit
+    y_head = tl.where(is_q, strides.y.head, strides.z.head).to(tl.int64) * CUT.unit
+    x_row = token * tl.where(is_q, strides.q.token, strides.k.token)
+    x_row += batch * tl.where(is_q, strides.q.batch, strides.k.batch)
+    y_row = token * tl.where(is_q, strides.y.token, strides.z.token)
+    y_row += batch * tl.where(is_q, strides.y.batch, strides.z.batch)
+    x = tl.where(is_q, heads.q, heads.k) + head * x_head + (x_row * CUT.unit)[:, None]
+    y = tl.where(is_q, heads.y, heads.z) + head * y_head + (y_row * CUT.unit)[:, None]
+    x_step = 1 if CUT.adjacent else tl.where(is_q, strides.q.step, strides.k.step).to(tl.int64)
+    y_step = 1 if CUT.adjacent else tl.where(is_q, strides.y.step, strides.z.step).to(tl.int64)
+    at_step = 1 if READ.adjacent else at_strides.step
 
-    if AXES:
-        c, s = cos_sin(phases(at, at_step, at_row, row_ok, steps, PAIRS, WIDE, AXES))
-    elif not PER_HEAD:
-        c, s = load_tables(cos, sin, at_row, at_step, row_ok[:, None], PAIRS, WIDE)
-    if not PER_HEAD:
-        if NEGATE:
+    if READ.axes:
+        c, s = cos_sin(phases(at, at_step, at_row, row_ok, tables.steps, LAYOUT.pairs, LAYOUT.wide, READ.axes))
+    elif not READ.per_head:
+        c, s = load_tables(tables.cos, tables.sin, at_row, at_step, row_ok[:, None], LAYOUT)
+    if not READ.per_head:
+        if READ.negate:
             s = -s
-        if SCALED:
-            c, s = c * factor, s * factor
-    dtype: tl.constexpr = q.dtype.element_ty
+        if READ.scaled:
+            c, s = c * factors[0], s * factors[0]
+    dtype: tl.constexpr = heads.q.dtype.element_ty
     weight = ()
-    if WEIGHTED:
-        at_weight, all_ok = tl.where(is_q, q_weight, k_weight), tl.full([1, 1], True, tl.int1)
-        pairs = load_pairs(at_weight + FIRST, 1, all_ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-        weight = head_of(pairs, load_rest(at_weight + REST_FIRST, 1, all_ok, REST, PART))
-        if OFFSET:
-            weight = one_more(weight)
-    for first in tl.static_range(0, HEADS, AHEAD):
+    if NORM.weighted:
+        weight = weight_at(tl.where(is_q, weights.q, weights.k), LAYOUT, NORM)
+    count: tl.constexpr = CUT.heads
+    ahead: tl.constexpr = CUT.ahead
+    for first in tl.static_range(0, count, ahead):
         pairs, rests = (), ()
-        for i in tl.static_range(first, min(first + AHEAD, HEADS)):
-            ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
-            read = read_pairs(x + FIRST * x_step, x_step, ok, PAIRS, WIDE, BLOCKS, READ_TWINS)
-            pairs += (read,)  # type: ignore[assignment]  # it grows in a loop that Triton unrolls
-            passing = load_rest(x + REST_FIRST * x_step, x_step, ok, REST, PART)
-            rests += (passing,)  # type: ignore[assignment]
+        for i in tl.static_range(first, first + ahead if first + ahead < count else count):
+            ok = (row_ok if CUT.even else row < tl.where(head + i < head_count, sizes.rows, 0))[:, None]
+            pairs += (read_pairs(x + LAYOUT.first * x_step, x_step, ok, LAYOUT, LAYOUT.read_twins),)
+            rests += (load_rest(x + LAYOUT.rest_first * x_step, x_step, ok, LAYOUT),)
             x += x_head
-        for i in tl.static_range(first, min(first + AHEAD, HEADS)):
-            ok = (row_ok if EVEN else row < tl.where(head + i < heads, rows, 0))[:, None]
-            if PER_HEAD:
-                c, s = load_tables(cos, sin, at_row + (head + i) * at_head * AT_OF, at_step, ok, PAIRS, WIDE)
-                if NEGATE:
+        for i in tl.static_range(first, first + ahead if first + ahead < count else count):
+            ok = (row_ok if CUT.even else row < tl.where(head + i < head_count, sizes.rows, 0))[:, None]
+            if READ.per_head:
+                at_head = at_row + (head + i) * at_strides.head * READ.unit
+                c, s = load_tables(tables.cos, tables.sin, at_head, at_step, ok, LAYOUT)
+                if READ.negate:
                     s = -s
-            a, b = widened(pairs[i - first], READ_TWINS)
-            rest = rests[i - first]  # type: ignore[var-annotated]
-            if NORM:
-                whole = normed(head_of((a, b), rest), weight, 2 * PAIRS + REST, eps, dtype, NORM)
+            a, b = widened(pairs[i - first], LAYOUT.read_twins)
+            rest = rests[i - first]
+            if NORM.rounds:
+                whole = normed(
+                    head_of((a, b), rest), weight, 2 * LAYOUT.pairs + LAYOUT.rest, factors[1], dtype, NORM.rounds
+                )
                 a, b, rest = whole[0], whole[1], rest_of(whole)
-            a, b = rotated(a, b, c, s, dtype, ROUNDED)
-            store_pairs(y + FIRST * y_step, y_step, ok, a, b, PAIRS, WIDE, BLOCKS, WRITE_TWINS)
-            store_rest(y + REST_FIRST * y_step, y_step, ok, rest, REST, PART)
+            a, b = rotated(a, b, c, s, dtype, READ.rounded)
+            store_pairs(y + LAYOUT.first * y_step, y_step, ok, a, b, LAYOUT, LAYOUT.write_twins)
+            store_rest(y + LAYOUT.rest_first * y_step, y_step, ok, rest, LAYOUT)
             y += y_head
 
 
@@ -145,26 +119,33 @@ def rotate(
     *y_strides, _, _, _ = axes_of(y, order)
     *k_strides, _, of_k, _ = axes_of(k, order) if k is not None else (0, 0, 0, 1, 1, 0, 1)
     *z_strides, _, _, _ = axes_of(z, order) if z is not None else (0, 0, 0, 1, 1, 0, 1)
-    rows, constants = batch * tokens, about(layout, launch.TILE)
+    rows, (lies, tile_rows) = batch * tokens, about(layout, launch.TILE)
     every = [x_strides, k_strides, y_strides, z_strides, angles.strides]
     if tokens == 1 and angles.batches in (1, batch):  # sequences of one token are one of many: so no row is divided
         every, tokens, batch = [(0, head, of_batch, step) for of_batch, head, _, step in every], batch, 1
-    cut = programs_of(rows, of_q, of_k, constants["ROWS"], enough_for(q.device))
-    if 0 in cut.grid:
+    programs = programs_of(rows, of_q, of_k, tile_rows, enough_for(q.device))
+    if 0 in programs.grid:
         return None
-    weights, about_norm = of_norm(norm)
-    strides, unit = in_units([stride for of in every[:4] for stride in of])
-    at_strides, at_unit = (every[4], 1) if angles.axes else in_units(every[4])
-    tensors = (q, q if k is None else k, y, y if z is None else z, *angles.tensors, *weights[:2])
-    numbers = (
-        angles.factor, weights[2], rows, tokens, of_q, of_k, cut.q_groups, angles.batches, *strides, *at_strides
+    strides, unit = in_units(every[:4])
+    (of_angles,), at_unit = ((Strides(*every[4]),), 1) if angles.axes else in_units(every[4:])
+    positions, *tables = angles.tensors
+    weights, eps, kind = of_norm(norm)
+    if y is q and z is k and norm is None:
+        lies = lies._replace(rest=0, parts=0)
+    reading = Reading(
+        angles.axes, angles.per_head, negate, angles.factor != 1, rounded,
+        repeats=batch != 1 and angles.batches not in (1, batch), unit=at_unit,
+        adjacent=not angles.axes and of_angles.step == 1,
     )  # fmt: skip
-    constants = constants | about_norm | ({"REST": 0} if y is q and z is k and norm is None else {})
-    constants |= {
-        "AXES": angles.axes, "PER_HEAD": angles.per_head, "NEGATE": negate, "SCALED": angles.factor != 1,
-        "ROUNDED": rounded, "ROWS": cut.rows, "HEADS": cut.heads, "AHEAD": ahead(layout, cut),
-        "EVEN": of_q % cut.heads == 0 and of_k % cut.heads == 0, "ONE_AXIS": batch == 1,
-        "AT_REPEATS": batch != 1 and angles.batches not in (1, batch), "OF": unit, "AT_OF": at_unit,
-        "UNIT": strides[3::4] == [1, 1, 1, 1], "AT_UNIT": not angles.axes and at_strides[3] == 1,
-    }  # fmt: skip
-    return launched(rotate_heads, cut, tensors, numbers, constants)
+    cut = Cut(
+        programs.rows, programs.heads, ahead(layout, programs),
+        even=of_q % programs.heads == 0 and of_k % programs.heads == 0, one_axis=batch == 1, unit=unit,
+        adjacent=all(of.step == 1 for of in strides),
+    )  # fmt: skip
+    arguments = (
+        Heads(q, q if k is None else k, y, y if z is None else z), positions, Tables(*tables), weights,
+        (angles.factor, eps), Sizes(rows, tokens, of_q, of_k, programs.q_groups, angles.batches), Heads(*strides),
+        of_angles, lies, kind, reading, cut,
+    )  # fmt: skip
+    compiled = launched(rotate_heads, programs, arguments)
+    return None if compiled is None else kept(compiled, programs, arguments)
