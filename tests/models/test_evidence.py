@@ -15,7 +15,7 @@ from phasor.models.evidence.compare import differences
 from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
 from phasor.models.evidence.new_row import NotUnderstood, new_row
 from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
-from phasor.models.make_rows import observable, observed_fields
+from phasor.models.make_rows import config_classes, observable, of_config_class
 from phasor.models.rows import ROWS
 
 # Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; towers;
@@ -138,7 +138,7 @@ def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     written = ROWS["sarvam_moe"]
     monkeypatch.delitem(ROWS, "sarvam_moe")
     monkeypatch.setattr("phasor.models.evidence.new_row.stated", dict)
-    row, outcomes = new_row("sarvam_moe", observed_fields("sarvam_moe"))
+    row, outcomes = new_row("sarvam_moe", of_config_class(config_classes()["sarvam_moe"]))
     monkeypatch.setitem(ROWS, "sarvam_moe", written)
     assert row["heads"] == 64 and row["partial"] == 1.0 and "interleaved" not in row
     assert {one.kind for one in outcomes} == {"equal"}
@@ -146,7 +146,7 @@ def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_row_is_written_over_another() -> None:
     with pytest.raises(NotUnderstood, match="it has a row"):
-        new_row("llama", observed_fields("llama"))
+        new_row("llama", of_config_class(config_classes()["llama"]))
 
 
 def test_arguments_are_of_types_that_are_there() -> None:
