@@ -168,15 +168,6 @@ class PatchReport(Report[SiteRow]):
         lengths = self.seq_len if isinstance(self.seq_len, int) else " and ".join(map(str, self.seq_len))
         return f", frequencies frozen at {lengths} tokens"
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.table import Column, Table
-
-        table = Table(*(Column(name, overflow="fold") for name in COLUMNS))
-        for row in merged(self.rows):
-            table.add_row(*row.cells())
-        return Group(table, self.summary())
-
 
 def _fitted(widths: list[int]) -> list[int]:
     """Widths of columns that fit the terminal; as they are where there is none. The widest give way."""
