@@ -1,6 +1,7 @@
 """Rows beside small models of the installed transformers: what a row reads of a config is what its model does."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -8,9 +9,10 @@ pytest.importorskip("transformers")
 
 from phasor import RotarySpec, read_config
 from phasor.axes import Listed
+from phasor.eye.experiments import longest_in
 from phasor.models.configs import ModelRotary
 from phasor.models.evidence.changes import changes
-from phasor.models.evidence.collect import collect, of_type
+from phasor.models.evidence.collect import collect, of_type, with_defaults
 from phasor.models.evidence.compare import differences
 from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
 from phasor.models.evidence.new_row import NotUnderstood, new_row
@@ -49,6 +51,17 @@ def test_every_type() -> None:
         wrong += [one for one in outcomes if one.kind in ("differs", "not read", "not seen") and not argued(one)]
     print(tally)
     assert wrong == []
+
+
+def test_the_length_of_every_type_is_one_that_its_config_class_states() -> None:
+    """No model tells it. Towers have none, or one so short that it may be any number: these are left out."""
+    both: dict[str, tuple[int, int]] = {}
+    for name in observable(list(ROWS)):
+        with suppress(ValueError):  # a default config that does not rotate, or states too little
+            read, stated = read_config(default_of(name)).max_position, longest_in(with_defaults(default_of(name)))
+            if read and stated:
+                both[name] = stated, read
+    assert len(both) > 200 and {name: pair for name, pair in both.items() if pair[0] != pair[1]} == {}
 
 
 def model(*layers: RotarySpec | None, **more: object) -> ModelRotary:

@@ -11,7 +11,7 @@ from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 
 NEAR = 2e-6  # relative: float32 roundings of numbers that were measured rather than found
-OF_MODEL = ("max_position", "prefix_tokens", "suffix_tokens", "heads", "own_angles", "num_heads", "num_kv_heads")
+OF_MODEL = ("prefix_tokens", "suffix_tokens", "heads", "own_angles", "num_heads", "num_kv_heads")
 OF_SPEC = ("layout", "reverse", "tables", "coordinates")
 FAR = 4  # times the length of training: where every scaling that depends on the length differs from itself
 
