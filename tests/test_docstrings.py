@@ -23,7 +23,7 @@ WITHOUT = {
         ("patch", "unpatch", "PatchReport", "repair"), "need transformers: README.md has the example, and runs"
     ),
     **dict.fromkeys(
-        ("LedgerCache", "LedgerLayer", "StaticLedgerCache", "StaticLedgerLayer"),
+        ("LedgerCache", "LedgerLayer"),
         "need transformers: docs/tutorials have the examples, and run",
     ),
 }

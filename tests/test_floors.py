@@ -83,7 +83,7 @@ INSIDE = {
         "evidence rotary_of",
         "make_rows",
     ],
-    "caches": ["lengths tree origin", "tokens", "ledger", "model_cache", "static_cache"],
+    "caches": ["lengths tree origin", "tokens", "ledger", "model_cache"],
     "tools": ["inspect checkpoints patch", "golden", "onnx doctor"],
 }
 

@@ -5,23 +5,18 @@ import torch
 
 import phasor
 from cache_argument import given
+from integrations.models import causal
 from phasor.caches import LedgerCache
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
+
+HOW = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None}
 
 
 @pytest.fixture
 def model() -> torch.nn.Module:
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64,
-    )  # fmt: skip
-    made: torch.nn.Module = transformers.LlamaForCausalLM(config).eval()
+    made: torch.nn.Module = causal("llama", max_position_embeddings=64)
     return made
-
-
-HOW = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
 
 
 def test_a_patched_model_with_a_static_cache_continues_as_the_unpatched_one(model: torch.nn.Module) -> None:

@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 import torch
 from safetensors.torch import save_file
 
+from integrations.models import causal
 from phasor.tools.checkpoints import convert, make_plan
 
 from . import plain
@@ -225,13 +226,7 @@ def vocabulary(data: bytes) -> list[bytes]:
 
 def test_the_number_of_positions_is_kept_or_its_loss_is_told(tmp_path):
     """512 through every format; Meta's params.json has no key for it, and GGUF must have one."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=64, hidden_size=32, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-5,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(tmp_path / "hf")
+    causal("llama", max_position_embeddings=512, rms_norm_eps=1e-5).save_pretrained(tmp_path / "hf")
     for there in ("mistral", "gguf"):
         convert(tmp_path / "hf", tmp_path / there, to=there)
         convert(tmp_path / there, tmp_path / f"{there}-back", to="transformers")

@@ -4,8 +4,8 @@ Expected values are the models' published ones, and those of the classes of tran
 
 - ``config``: ``sizes`` stands for those at the top of the file; ``part``: the part that is asked for.
 - ``layers``: the word of a kind of layer, which layers are of it, and the fields of its spec that are no defaults
-  (null: they do not rotate). ``heads``: of queries and keys; ``length``, ``softmax``, ``notes``, ``reads`` (the part
-  that was chosen); ``told``: what is said of keys.
+  (null: they do not rotate). ``heads``: of queries and keys; ``length``, ``softmax``, ``targets``, ``notes``, ``reads``
+  (the part that was chosen); ``told``: what is said of keys.
 - ``refused``: what the message says, as a pattern; ``reason`` and ``keys``: as in `Refused`.
 """
 
@@ -23,7 +23,7 @@ from phasor.support.number_text import runs
 FILE = json.loads(Path(__file__).with_name("literal_configs.json").read_text(encoding="utf-8"))
 SIZES = FILE.pop("sizes")
 CASES = [pytest.param(case, id=f"{why[:60]} {i}") for why, cases in FILE.items() for i, case in enumerate(cases)]
-READ = ("layers", "heads", "length", "softmax", "notes", "reads")
+READ = ("layers", "heads", "length", "softmax", "targets", "notes", "reads")
 
 
 def read(case: dict[str, Any]) -> ModelRotary:
@@ -41,6 +41,7 @@ def said(model: ModelRotary, part: str | None) -> dict[str, Any]:
         "heads": [model.num_heads, model.num_kv_heads],
         "length": model.max_position,
         "softmax": model.softmax_factor if model.softmax_factor != 1 else None,
+        "targets": list(model.targets) if model.targets != ("q", "k") else None,
         "notes": list(model.notes),
         "reads": model.part if part is None else None,
     }

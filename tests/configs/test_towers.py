@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from phasor.models.configs import NoRotary
 from phasor.models.reading.keys import about_positions
 from phasor.models.reading.tower import SequenceTower
 from rows import TOWERS, read_tower, tower_of
@@ -109,47 +108,6 @@ def test_odd_shares_of_a_head_are_rounded_up_as_their_code_does() -> None:
     assert spec is not None and (spec.rotary_dim, spec.exponent_dim) == (46, 45)
     theirs, mine = both("moonshine", config, torch.float32)
     assert torch.equal(theirs, mine)
-
-
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    (
-        "pixtral",
-        {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}},
-        "p.rope_parameters.rope_type is 'yarn', but",
-    ),
-    ("pixtral", {"rope_scaling": {"factor": 2.0}}, "p.rope_scaling.factor is not understood"),
-    ("pixtral", {"rope_scaling": 3}, "p.rope_scaling must be an object of keys"),
-    ("pixtral", {"rope_theta": 1.0}, "p.rope_theta must be a finite number above 1"),
-    ("pixtral", {"rope_theta": 500.0, "rope_parameters": {"rope_theta": 7.0}}, "contradict each other: 500.0 and 7.0"),
-    (
-        "pixtral",
-        {"partial_rotary_factor": 0.5},
-        "p.partial_rotary_factor is 0.5, .* does not read it; write 1, or remove it",
-    ),
-    ("pixtral", {"partial_rotary_factor": -1}, "p.partial_rotary_factor must be a share of the head above 0"),
-    ("pixtral", {"head_dim": 32}, "p.hidden_size / number of heads and p.head_dim contradict each other: 64 and 32"),
-    ("pixtral", {"hidden_size": 1000}, "1000 and 16; the first must be a multiple of the second"),
-    ("pixtral", {"hidden_size": 160}, "head_dim must be a multiple of 4, two axes of whole pairs, got 10"),
-    ("pixtral", {"num_attention_heads": 0}, "p.num_attention_heads must be an integer of at least 1"),
-    ("lfm3_vl_vision", {"layer_types": ["conv"]}, "p.layer_types must have one word per layer, 14 here, got 1"),
-    ("muse_spark_vision", {"layer_types": ["conv"]}, r"p.layer_types\[0\] must be one of full_attention, window"),
-    ("sapiens2", {"num_key_value_heads_per_layer": [8]}, "must have one number per layer, 24 here, got 1"),
-    ("sam3_vit_model", {"image_size": [1008, 504]}, r"p.image_size\[0\] and p.image_size\[1\] contradict"),
-    ("moonshine", {"encoder_num_attention_heads": 4}, "p.encoder_num_attention_heads must be that of the decoder, 8"),
-    ("efficientloftr", {"partial_rotary_factor": 1.0}, "1.0 and 8; the first must be 4, half the number of heads"),
-    ("esmfold2_atom", {"num_uid_rope_pairs": 11}, r"p.head_dim must hold 3 x 2 \+ 11 pairs, got 32"),
-    ("wav2vec2-bert", {}, "p.position_embeddings_type is not stated, and not rotary by default"),
-    ("seamless_m4t", {"position_embeddings_type": "relative"}, "is 'relative'; it has no rotary embedding"),
-    ("clvp_encoder", {"use_rotary_embedding": False}, "p.use_rotary_embedding is false; it has no rotary"),
-    ("evolla_saprot", {"position_embedding_type": "absolute"}, "is 'absolute'; it has no rotary embedding"),
-]
-
-
-@pytest.mark.parametrize(("name", "data", "words"), REFUSED)
-def test_refusals_name_the_key_and_the_rule(name: str, data: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words) as caught:
-        read_tower(name, data, "p")
-    assert isinstance(caught.value, NoRotary) == ("has no rotary" in words or "rotary by default" in words)
 
 
 NAMED: list[tuple[dict[str, Any], str, dict[str, Any], str | None]] = [

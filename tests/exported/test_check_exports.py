@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from integrations.models import MLA, SIZES
 from phasor import Rotary, patch
 from phasor.tools.onnx import check, export
 
@@ -45,18 +46,9 @@ def test_phasors_own_rotations(tmp_path, name, kernel, opset):
     assert not check(path, PUBLISHED[name] | sizes | {key: other[key]}).equal
 
 
-TINY = {
-    "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "vocab_size": 50, "pad_token_id": 0,
-}  # fmt: skip
 LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
-}  # fmt: skip
-LATENT = {
-    "num_key_value_heads": 4, "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-    "v_head_dim": 16, "first_k_dense_replace": 2, "moe_intermediate_size": 16, "n_routed_experts": 4,
-    "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
 }  # fmt: skip
 MODELS = {
     "Llama": {"rope_parameters": LLAMA3},
@@ -64,12 +56,12 @@ MODELS = {
     "Cohere": {},
     "Qwen2VLText": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}},
     "Gemma3Text": {"head_dim": 16, "num_hidden_layers": 6},
-    "DeepseekV3": LATENT,
+    "DeepseekV3": MLA | {"first_k_dense_replace": 2},
 }
 
 
 def of_transformers(name, path, opset=18, half=False, kernel=None, positions=True):
-    config = getattr(transformers, f"{name}Config")(**TINY | MODELS[name])
+    config = getattr(transformers, f"{name}Config")(**SIZES | MODELS[name])
     config._attn_implementation = "eager"
     model = transformers.AutoModel.from_config(config).eval()
     model = model.half() if half else model

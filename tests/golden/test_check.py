@@ -111,7 +111,10 @@ def test_refused_files(folder_of, tmp_path):
     with pytest.raises(ValueError, match="is not JSON"):
         check(tmp_path, folder_of("llama"))
     (tmp_path / "vectors.json").write_text("[]")
-    with pytest.raises(ValueError, match="must have the format 'phasor golden vectors 2', got 'list'"):
+    with pytest.raises(ValueError, match=r"vectors\.json: must hold a JSON object, got list; write"):
+        check(tmp_path, folder_of("llama"))
+    (tmp_path / "vectors.json").write_text('{"format": 1}')
+    with pytest.raises(ValueError, match="must have the format 'phasor golden vectors 2', got 1; write"):
         check(tmp_path, folder_of("llama"))
     (tmp_path / "vectors.json").write_bytes((folder_of("llama") / "vectors.json").read_bytes())
     with pytest.raises(ValueError, match="cannot be opened"):

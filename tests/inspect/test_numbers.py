@@ -8,7 +8,7 @@ import torch
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
-from phasor.tools.inspect import compare, compare_lengths, decay, decay_bound, model_facts, page, spec_facts
+from phasor.tools.inspect import compare, compare_lengths, decay, model_facts, page, spec_facts
 from phasor.tools.inspect.numbers import log_distances, regimes
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
@@ -20,13 +20,6 @@ def test_first_negative_mean_cosine(base, distance):
     facts = spec_facts(RotarySpec(head_dim=128, base=base), 2 * distance)
     assert facts.first_negative == distance
     assert spec_facts(RotarySpec(head_dim=128, base=base), distance).first_negative is None
-
-
-def test_roformer_bound():
-    # RoFormer figure 2 as printed by Su, kexue.fm 8265, to 4 decimals: (2/d) sum |S_j| for d = 128, base 10000
-    published = {0: 32.5, 1: 31.5382, 2: 28.9560, 4: 22.6040, 8: 19.8174, 16: 15.7750, 64: 10.0899, 256: 6.5431}
-    bound = decay_bound(RotarySpec(head_dim=128), torch.tensor(list(published)))
-    torch.testing.assert_close(bound, torch.tensor(list(published.values()), dtype=torch.float64), atol=5e-5, rtol=0)
 
 
 def test_mean_cosine():

@@ -49,12 +49,6 @@ def test_a_missing_library_is_one_line(tmp_path, monkeypatch, phasor):
     assert code == 2 and err.count("\n") == 1 and "pip install 'phasor-rope[plots]'" in err
 
 
-def test_diff_says_by_its_exit_code_whether_two_differ(config, tmp_path, phasor):
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(LLAMA | {"rope_theta": 10000.0}))
-    assert phasor("inspect", "--diff", config, config)[0] == 0 and phasor("inspect", "--diff", config, other)[0] == 1
-
-
 @pytest.mark.parametrize("name, extra", [("onnx", "onnx"), ("safetensors", "hf")])
 def test_the_library_that_is_missing_is_named(name, extra, tmp_path, monkeypatch, phasor):
     """Not another one that the command would need as well."""

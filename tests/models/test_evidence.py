@@ -1,6 +1,7 @@
 """Rows beside small models of the installed transformers: what a row reads of a config is what its model does."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -8,14 +9,15 @@ pytest.importorskip("transformers")
 
 from phasor import RotarySpec, read_config
 from phasor.axes import Listed
+from phasor.eye.experiments import longest_in
 from phasor.models.configs import ModelRotary
 from phasor.models.evidence.changes import changes
-from phasor.models.evidence.collect import collect, of_type
+from phasor.models.evidence.collect import collect, of_type, with_defaults
 from phasor.models.evidence.compare import differences
 from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
 from phasor.models.evidence.new_row import NotUnderstood, new_row
 from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
-from phasor.models.make_rows import observable, observed_fields
+from phasor.models.make_rows import config_classes, observable, of_config_class
 from phasor.models.rows import ROWS
 
 # Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; towers;
@@ -49,6 +51,17 @@ def test_every_type() -> None:
         wrong += [one for one in outcomes if one.kind in ("differs", "not read", "not seen") and not argued(one)]
     print(tally)
     assert wrong == []
+
+
+def test_the_length_of_every_type_is_one_that_its_config_class_states() -> None:
+    """No model tells it. Towers have none, or one so short that it may be any number: these are left out."""
+    both: dict[str, tuple[int, int]] = {}
+    for name in observable(list(ROWS)):
+        with suppress(ValueError):  # a default config that does not rotate, or states too little
+            read, stated = read_config(default_of(name)).max_position, longest_in(with_defaults(default_of(name)))
+            if read and stated:
+                both[name] = stated, read
+    assert len(both) > 200 and {name: pair for name, pair in both.items() if pair[0] != pair[1]} == {}
 
 
 def model(*layers: RotarySpec | None, **more: object) -> ModelRotary:
@@ -138,7 +151,7 @@ def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     written = ROWS["sarvam_moe"]
     monkeypatch.delitem(ROWS, "sarvam_moe")
     monkeypatch.setattr("phasor.models.evidence.new_row.stated", dict)
-    row, outcomes = new_row("sarvam_moe", observed_fields("sarvam_moe"))
+    row, outcomes = new_row("sarvam_moe", of_config_class(config_classes()["sarvam_moe"]))
     monkeypatch.setitem(ROWS, "sarvam_moe", written)
     assert row["heads"] == 64 and row["partial"] == 1.0 and "interleaved" not in row
     assert {one.kind for one in outcomes} == {"equal"}
@@ -146,7 +159,7 @@ def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_row_is_written_over_another() -> None:
     with pytest.raises(NotUnderstood, match="it has a row"):
-        new_row("llama", observed_fields("llama"))
+        new_row("llama", of_config_class(config_classes()["llama"]))
 
 
 def test_arguments_are_of_types_that_are_there() -> None:

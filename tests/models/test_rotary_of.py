@@ -6,14 +6,10 @@ import torch
 import phasor
 import phasor_lab
 from eye.zoo import ZOO
+from integrations.models import SIZES, causal
 from phasor.models.rotary_of import rotary_of
 
 transformers = pytest.importorskip("transformers")
-
-SIZES = {
-    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}  # fmt: skip
 
 
 class OwnConfig(transformers.LlamaConfig):
@@ -26,7 +22,7 @@ def own():
 
 
 def test_a_row_reads_what_it_knows():
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES))
+    model = causal("llama")
     assert rotary_of(model) == rotary_of(model.config) == phasor.read_config(model.config)
     assert "observed" not in rotary_of(model).sources.values()
 
@@ -67,4 +63,4 @@ def test_tools_take_a_model_that_no_row_reads(given, tmp_path):
         cached = model(ids, cache=LedgerCache(source)).logits
         assert torch.allclose(cached, model(ids).logits, atol=1e-5)
     uses = phasor_lab.study(source, torch.randint(64, (140,)), length=32, budget=1)
-    assert len(uses.rotations) == 1 and len(uses.rotations[0].wavelengths) == 4
+    assert len(uses.rotations) == 1 and len(uses.rotations[0].wavelengths) == 8

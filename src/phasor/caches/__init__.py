@@ -16,18 +16,12 @@ from .lengths import admitted_length
 
 if TYPE_CHECKING:
     from .model_cache import LedgerCache, LedgerLayer
-    from .static_cache import StaticLedgerCache, StaticLedgerLayer
 
 
-__getattr__, __dir__ = later(  # which import transformers
-    __name__,
-    {
-        **dict.fromkeys(("LedgerCache", "LedgerLayer"), ".model_cache"),
-        **dict.fromkeys(("StaticLedgerCache", "StaticLedgerLayer"), ".static_cache"),
-    },
-)
+# which imports transformers
+__getattr__, __dir__ = later(__name__, dict.fromkeys(("LedgerCache", "LedgerLayer"), ".model_cache"))
 
 __all__ = [
-    "Keep", "KeyLedger", "LedgerCache", "LedgerLayer", "StaticLedgerCache", "StaticLedgerLayer", "admitted_length",
+    "Keep", "KeyLedger", "LedgerCache", "LedgerLayer", "admitted_length",
     "apply_rotary_to_cache", "apply_rotary_to_latent_cache", "cache_slots", "change_spec", "page_slots", "unrotate",
 ]  # fmt: skip

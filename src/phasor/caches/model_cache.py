@@ -156,35 +156,7 @@ class LedgerLayer(CacheLayerMixin):
         self.keys, self.values = self.ledger.keys, self.ledger.values
 
 
-class UnpaddedCache(Cache):
-    """A cache of transformers with calls that count tokens from the first one of a row: those refuse padded rows.
-
-    ``unpadded``: the caller says that no row is padded.
-    """
-
-    layers: list[Any]
-    unpadded: bool
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """New keys and values of a layer; all that it attends to."""
-        layer = self.layers[layer_idx]
-        if layer.sinks:
-            self.check_unpadded(key_states.shape[0], "with sinks, which must be the first tokens of every row")
-        states: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
-        return states
-
-    def check_unpadded(self, rows: int, which: str) -> None:
-        """``ValueError`` for rows that may be padded where positions must be known."""
-        if rows > 1 and not self.unpadded:
-            raise ValueError(
-                f"unpadded must be True for {rows} rows {which}: say {type(self).__name__}(unpadded=True) if no row is "
-                "padded on the left, or give each row a cache of its own"
-            )
-
-
-class LedgerCache(UnpaddedCache):
+class LedgerCache(Cache):
     """A cache for a transformers model, patched or not, whose keys move without a wrong angle: ``cache=``.
 
     Before transformers 5.24 the models call this argument ``past_key_values=``.
@@ -239,6 +211,24 @@ class LedgerCache(UnpaddedCache):
                 for i, (own, spec) in enumerate(layers_of(model, seq_len, angles))
             ]
         )
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """New keys and values of a layer; all that it attends to."""
+        layer = self.layers[layer_idx]
+        if layer.sinks:
+            self.check_unpadded(key_states.shape[0], "with sinks, which must be the first tokens of every row")
+        states: tuple[Tensor, Tensor] = layer.update(key_states, value_states)
+        return states
+
+    def check_unpadded(self, rows: int, which: str) -> None:
+        """``ValueError`` for rows that may be padded where positions must be known."""
+        if rows > 1 and not self.unpadded:
+            raise ValueError(
+                f"unpadded must be True for {rows} rows {which}: say {type(self).__name__}(unpadded=True) if no row is "
+                "padded on the left, or give each row a cache of its own"
+            )
 
     def cut(self, start: int, stop: int) -> "LedgerCache":
         """Another cache with the tokens from ``start`` to ``stop``: a chunk for `reuse`. Shares no memory."""

@@ -1,11 +1,10 @@
-"""Compare `rows.json` with the transformers that is installed, and write what changed.
+"""Compare `rows.json` with the models of the transformers that is installed, and write the rows of new types.
 
     python -m phasor.models.make_rows [--write] [TYPE ...]        (or: make rows ARGS="--write")
 
-First with what the config classes say of themselves, in seconds (``--classes`` stops there). Then with the models: each
-type is built small from its default config, and from one with another value for every key about positions that its code
-reads, and observed (`evidence`). A type without a row gets one, if the row that is written reads what is observed.
-What a row has beside stays as it stands in the file: a rule, a note, the names of weights.
+Each type is built small from its default config, and from one with another value for every key about positions that its
+code reads, and observed (`evidence`). A type without a row gets one, if the row that is written reads what is observed;
+it starts from what the config class says of itself. What a row has beside is written by hand: a rule, a note, weights.
 """
 
 import argparse
@@ -13,8 +12,7 @@ import importlib
 import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,25 +22,13 @@ from ..support.whole_files import write_whole
 from .evidence.collect import collect
 from .evidence.new_row import NotUnderstood, new_row
 from .evidence.verdict import Tally, argued
-from .reading.keys import Keys
 from .reading.row import Row
-from .reading.text import TextModel
-from .reading.text_row import Rope
-from .rows import FILE, ROWS, full, stated
+from .rows import FILE, ROWS, stated
 
 SIZES = {
     "hidden": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads",
     "layers": "num_hidden_layers", "head_dim": "head_dim", "length": "max_position_embeddings",
 }  # fmt: skip
-FRACTION = "partial_rotary_factor"
-REPEATED = ("type", "max_position_embeddings")  # in rope parameters: what stands beside them, too
-ARGUED = {  # where a row differs from the config class, and why
-    "bamba.layer_types": "another word for the layers without attention",
-    "dots3_note_text.rope": "the share is that of qk_rope_head_dim, which the row's mla says",
-    "ministral.layer_types": "the word follows from sliding_window; the rotation is the same",
-    "step3p5.rope": "a config without a base is refused: published ones list one for each layer",
-    "unlimited_ocr_text.layer_types": "the word follows from sliding_window; the rotation is the same",
-}
 
 
 @cache
@@ -57,14 +43,6 @@ def config_classes() -> dict[str, Any]:
             classes[name] = cls
             todo += [(part.model_type, part) for part in cls.sub_configs.values() if getattr(part, "model_type", "")]
     return classes
-
-
-def observed_fields(model_type: str) -> dict[str, Any]:
-    """The fields of a row, as the file has them, that this transformers says of a type.
-
-    ``layer_types`` is a list of words here, those of the default config; a row has a rule that gives them.
-    """
-    return of_config_class(config_classes()[model_type])
 
 
 def of_config_class(cls: Any) -> dict[str, Any]:
@@ -100,65 +78,6 @@ def of_rope_parameters(rope: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in (("base", rope.get("rope_theta")), ("more", more)) if value}
 
 
-def of_row(name: str) -> dict[str, Any]:
-    """What the row of a type says under the names of `of_config_class`, as far as that can be compared."""
-    row, data = ROWS[name], full(stated()[name], stated())
-    if not isinstance(row, Row) or not row.in_transformers or row.composite or "config" not in data:
-        return {}
-    said: dict[str, Any] = {"config": data["config"]}
-    if not isinstance(row, TextModel):
-        return said
-    said |= {key: data.get(key) for key in SIZES if not isinstance(data.get(key), Mapping)}  # which would be a rule
-    names = {size: getattr(row.names, size) for size in SIZES}
-    if row.mla is not None:  # with widths of its own
-        said.pop("head_dim", None), names.pop("head_dim")
-    if not row.tower:  # whose names are those of the text models that it is read as
-        said["names"] = names
-    share = {} if row.partial is None else {FRACTION: row.partial}
-    kinds = {kind: rope and {"base": rope.base, "more": {**share, **rope.more}} for kind, rope in row.kinds.items()}
-    rope = row.defaults("") or Rope(row.base)
-    said |= {"rope": kinds} if kinds else {"base": rope.base, "more": {**share, **rope.more}}
-    with suppress(ValueError):  # where its configs must say them
-        said["layer_types"] = list(row.layer_types.read(Keys([("", {})], {}), row.layers or 0, name))
-    return said
-
-
-def differences(seen: dict[str, Any], said: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """``(field, in the file, observed)`` where a row says something else.
-
-    >>> list(differences({"hidden": 64, "more": {"factor": 2.0}}, {"hidden": 32, "more": {"factor": 2.0}}))
-    [('hidden', 32, 64)]
-    """
-    for field, value in seen.items():
-        if field not in said:
-            continue
-        mine = said[field]
-        if field == "names":
-            mine = value if all(key in (mine[size] or (key,)) for size, key in value.items() if size in mine) else mine
-        elif field == "kv_heads":
-            mine = seen.get("heads") if mine is None else mine  # one per query head
-        elif field == "layer_types":
-            mine, value = (sorted({_plain(word) for word in words}) for words in (mine or value, value))
-        else:
-            mine, value = _telling(mine), _telling(value)
-        if mine != value:
-            yield field, mine, value
-
-
-def _telling(value: Any) -> Any:
-    """Without what is so anyway: empty parameters, the whole head, a second name of the scheme."""
-    if not isinstance(value, Mapping):
-        return value
-    inside = {
-        key: _telling(each) for key, each in value.items() if key not in REPEATED and (key, each) != (FRACTION, 1.0)
-    }
-    return {key: each for key, each in inside.items() if each not in (None, {})}
-
-
-def _plain(word: str) -> str:
-    return "full_attention" if word == "attention" else word
-
-
 def as_text(rows: dict[str, Any]) -> str:
     """The file: a line for what is plain in a row, and one for each of its other fields."""
     lines = []
@@ -174,10 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Print what differs; exit code 1 if anything does."""
     parser = argparse.ArgumentParser(prog="make_rows", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("types", nargs="*", help="model types; all, if left out")
-    parser.add_argument(
-        "--write", action="store_true", help="put changed sizes and bases, and new rows, into rows.json"
-    )
-    parser.add_argument("--classes", action="store_true", help="only what config classes say, no models")
+    parser.add_argument("--write", action="store_true", help="put new rows into rows.json")
     parser.add_argument("--kept", type=Path, help="a file of what was observed, to go on after an interruption")
     parser.add_argument("--processes", type=int, default=2, help="how many models are observed at a time")
     options = parser.parse_args(arguments)
@@ -185,46 +101,33 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.types or list(config_classes())
     logging.getLogger("transformers").setLevel(logging.CRITICAL)  # after its import, which sets it
     count = {"new": 0, "changed": 0, "not understood": 0}
-    new = of_classes(names, rows, count)
-    if not options.classes:
-        write_new(new, rows, count)
-        observe_all(observable(names), options.processes, options.kept, count)
+    write_new(new_types(names, rows), rows, count)
+    observe_all(observable(names), options.processes, options.kept, count)
     if options.write:
         write_whole(FILE, as_text(rows).encode())
     say(", ".join(f"{number} {what}" for what, number in count.items()))
     return int(any(count.values()))
 
 
-def of_classes(names: list[str], rows: dict[str, Any], count: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Tell what config classes say otherwise than rows, and put it into ``rows``; the fields of types without a row."""
-    known = {row.get("config") for row in rows.values()}
-    new = {}
+def new_types(names: list[str], rows: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the config classes of types without a row say of themselves, as far as they have rope parameters."""
+    known, new = {row.get("config") for row in rows.values()}, {}
     for name in names:
+        if name in rows or not hasattr(config_classes()[name], "rope_parameters"):
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            seen = observed_fields(name)
-        if name not in rows:
-            if hasattr(config_classes()[name], "rope_parameters") and seen["config"] not in known:
-                count["new"] += 1
-                new[name] = seen
-                say(f"new: {name}: {seen}")
-            continue
-        if "not understood" in seen and "config" in rows[name]:
-            count["not understood"] += 1
-            say(f"not understood: {name}: {seen['not understood']}")
-        for field, mine, value in differences(seen, of_row(name)):
-            if f"{name}.{field}" in ARGUED:
-                continue
-            count["changed"] += 1
-            say(f"changed: {name}.{field}: {mine!r} in the file, {value!r} observed")
-            if isinstance(value, int | float | str):
-                rows[name] = {**rows[name], field: value}
+            seen = of_config_class(config_classes()[name])
+        if seen["config"] not in known:
+            new[name] = seen
     return new
 
 
 def write_new(new: Mapping[str, dict[str, Any]], rows: dict[str, Any], count: dict[str, int]) -> None:
     """The rows of types that have none; one that cannot be written is told, and its configs stay observed."""
     for name, fields in new.items():
+        count["new"] += 1
+        say(f"new: {name}: {fields}")
         try:
             rows[name], outcomes = new_row(name, fields)
             say(f"written: {name}: its row reads what is observed, with {len(outcomes)} configs")

@@ -31,7 +31,7 @@ def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
         outcomes = [experiment(bare)]
         if not swept or not outcomes[0].reads or outcomes[0].kind not in ("equal", "differs"):
             return outcomes
-        whole = _with_defaults(bare)
+        whole = with_defaults(bare)
         for name, keys in ((SAVED, whole), *changes(whole, outcomes[0].reads)):
             if sum(one.seconds for one in outcomes) > LONGEST:
                 outcomes.append(Outcome(model_type, name, "not built", {"error": f"more than {LONGEST:g} seconds"}))
@@ -40,7 +40,7 @@ def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
     return outcomes
 
 
-def _with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
     from ...eye.tiny.config import config_of
 
     told: dict[str, Any] = json.loads(json.dumps(config_of(bare).to_dict(), default=str))

@@ -1,6 +1,5 @@
 """A config as a dictionary, from a file, a folder, a dictionary or a transformers config."""
 
-import json
 import math
 import os
 import re
@@ -9,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...support.checks import keys_once
+from ...support.json_files import read_json
 from ...support.regular_files import other_kind
 from .keys import ROPE_WORDS
 
-MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100
 MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub names models: org/name
 
@@ -50,7 +48,6 @@ def load(source: Any) -> dict[str, Any]:
 
 
 def _load_file(path: Path) -> dict[str, Any]:
-    said = f"source {str(path)!r}"
     try:
         if not path.exists() and MODEL_ID.fullmatch(str(path)):
             path = _from_hub_cache(str(path))
@@ -60,16 +57,9 @@ def _load_file(path: Path) -> dict[str, Any]:
             if file.exists():
                 why = f"{file.name} must be a regular file, and is {other_kind(file.stat().st_mode)}"
             raise ValueError(f"source must be a config.json or a folder that holds one, got {str(path)!r}: {why}")
-        if (size := file.stat().st_size) > MAX_BYTES:
-            raise ValueError(f"source {str(file)!r} has {size} bytes; a config has at most {MAX_BYTES}")
-        data = _parse(file)
-    except RecursionError:
-        raise ValueError(f"{said} is nested too deeply to be a config") from None
+        return read_json(file)
     except OSError as error:
-        raise ValueError(f"{said} cannot be read: {error}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"{said} must hold a JSON object, got {type(data).__name__}")
-    return data
+        raise ValueError(f"source {str(path)!r} cannot be read: {error}") from None
 
 
 def _from_hub_cache(name: str) -> Path:
@@ -84,16 +74,6 @@ def _from_hub_cache(name: str) -> Path:
         no_file = "is no file, and the hub's cache on this machine has no config.json of that name"
         raise ValueError(f"source {name!r} {no_file}; fetch it with: hf download {name} config.json")
     return Path(file)
-
-
-def _parse(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
-        return json.loads(text, object_pairs_hook=keys_once)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"source {str(file)!r} is not JSON in UTF-8: {error}") from None
-    except ValueError as error:  # a key twice, or an integer of thousands of digits
-        raise ValueError(f"source {str(file)!r} is no config: {error}") from None
 
 
 def _check(config: dict[str, Any]) -> None:

@@ -1,17 +1,11 @@
-"""Files that others wrote, read without surprises: sizes before allocations, JSON objects, plain names."""
+"""Files that others wrote, read without surprises: sizes before allocations, plain names."""
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...support.checks import keys_once
+from ...support.json_files import read_json
 from ...support.regular_files import opened
-
-if TYPE_CHECKING:  # a plan does without numpy
-    pass
-
-MAX_JSON = 100 * 2**20
 
 
 def size_of(path: Path) -> int:
@@ -30,30 +24,6 @@ def read_at(fd: int, offset: int, size: int, path: Path) -> bytes:
         pieces.append(piece)
         offset, size = offset + len(piece), size - len(piece)
     return b"".join(pieces)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object whose keys stand once; ``ValueError`` names the file for anything else."""
-    with opened(path) as fd:
-        size = os.fstat(fd).st_size
-        if size > MAX_JSON:
-            raise ValueError(f"{path}: must have at most {MAX_JSON} bytes to be a JSON file of a model, got {size}")
-        return parse_json(read_at(fd, 0, size, path), path)
-
-
-def parse_json(data: bytes, path: Path) -> dict[str, Any]:
-    """The bytes of a JSON object as a dictionary; ``path`` is named in errors."""
-    try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=keys_once)
-    except RecursionError:
-        raise ValueError(f"{path}: is nested too deeply to be a JSON file of a model") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: is not JSON in UTF-8: {error}"[:400]) from None
-    except ValueError as error:  # a key twice, an integer of thousands of digits
-        raise ValueError(f"{path}: {error}"[:400]) from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: must hold a JSON object, got {type(value).__name__}")
-    return value
 
 
 def check_json(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...support.json_files import read_json
 from ...support.regular_files import read_file
 from .layer_kinds import Kind
 
@@ -76,11 +77,10 @@ def read_vectors(source: str | os.PathLike[str]) -> Vectors:
     if not description.is_file():
         raise ValueError(f"vectors must be a folder written by phasor golden, with {DESCRIPTION}, got {str(source)!r}")
     try:
-        data = json.loads(read_bytes(description, "vectors"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"vectors: {description} is not JSON ({error}); {AGAIN}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        written = data.get("format") if isinstance(data, dict) else type(data).__name__
+        data = read_json(description)
+    except ValueError as error:
+        raise ValueError(f"vectors: {error}; {AGAIN}") from None
+    if (written := data.get("format")) != FORMAT:
         raise ValueError(f"vectors: {description} must have the format {FORMAT!r}, got {_cut(written)}; {AGAIN}")
     seal = data.get("sha256")
     if not isinstance(seal, dict) or seal.get(DESCRIPTION) != _digest(data):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...rotary.layout import Layout
 from ...support.tracing import transformed
+from .compare import difference_of
 from .rotate_function import RotateFunction
 from .tables import Form
 
@@ -104,7 +105,7 @@ def _equal_to(
                 ours = _results(stand_in, learns, *case)
             except ValueError:  # phasor refuses such heads
                 continue
-            if _same(theirs, ours):
+            if difference_of(theirs, ours).exact:
                 return stand_in
     return None
 
@@ -160,9 +161,3 @@ def _results(
             back = [g.to(x.dtype) for g, x in zip(inputs[2:], results, strict=True)]
             outputs += torch.autograd.grad(results, leaves, back)
     return outputs
-
-
-def _same(theirs: list[Tensor], ours: list[Tensor]) -> bool:
-    return len(theirs) == len(ours) and all(
-        a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b) for a, b in zip(theirs, ours, strict=True)
-    )

@@ -20,6 +20,7 @@ from ...rotary.kernels import Norm, Rounding
 from ...rotary.kernels.norm import normed
 from ...rotary.rotation import Rotation
 from ...support.findings import Difference
+from ...support.preserve_state import undisturbed
 from ...support.tracing import watched
 from .compare import INCOMPARABLE, best_of, difference_of, largest, positions_for
 from .rotate_function import RotatingModule
@@ -242,7 +243,7 @@ def _compared(module: nn.Module, recipe: FusedModule, arguments: dict[str, Any])
     norms = tuple(getattr(module, name) for name in recipe.norms.names)
     classes = tuple(type(norm) for norm in norms)
     fused = recipe.rotating.methods(cls, recipe.norms)["forward"]
-    with torch.no_grad(), _quiet(module):
+    with undisturbed(module):  # dropout would tell two runs apart
         theirs = cls.forward(module, **arguments)
         try:
             for norm in norms:
@@ -253,15 +254,3 @@ def _compared(module: nn.Module, recipe: FusedModule, arguments: dict[str, Any])
             for norm, before in zip(norms, classes, strict=True):
                 norm.__class__ = before
     return difference_of(theirs, ours)
-
-
-@contextmanager
-def _quiet(module: nn.Module) -> Iterator[None]:
-    """In evaluation mode, for a while: dropout would tell two runs apart."""
-    modes = [(m, m.training) for m in module.modules()]
-    try:
-        module.eval()
-        yield
-    finally:
-        for m, mode in modes:
-            m.training = mode

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...eye.call import call_of
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, Finding, Report, Verdict, merged
+from ...support.preserve_state import undisturbed
 from .compare import parameters_of
 from .rotate_function import CALLS
 from .sites import replaced_on_instance
@@ -168,15 +169,6 @@ class PatchReport(Report[SiteRow]):
         lengths = self.seq_len if isinstance(self.seq_len, int) else " and ".join(map(str, self.seq_len))
         return f", frequencies frozen at {lengths} tokens"
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.table import Column, Table
-
-        table = Table(*(Column(name, overflow="fold") for name in COLUMNS))
-        for row in merged(self.rows):
-            table.add_row(*row.cells())
-        return Group(table, self.summary())
-
 
 def _fitted(widths: list[int]) -> list[int]:
     """Widths of columns that fit the terminal; as they are where there is none. The widest give way."""
@@ -199,13 +191,8 @@ def _logits(model: nn.Module, inputs: Any) -> Tensor:
         raise ValueError(
             f"inputs must be token ids (a tensor) or a dictionary of keyword arguments, got {type(inputs).__name__}"
         )
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        with torch.no_grad():
-            output = call_of(model.eval(), inputs).run()
-    finally:
-        for module, training in modes:
-            module.training = training
+    with undisturbed(model):
+        output = call_of(model, inputs).run()
     for name in ("logits", "last_hidden_state"):
         if isinstance(tensor := getattr(output, name, None), Tensor):
             return tensor

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ....models.rows import LLAMA
-from ..opening import read_json
+from ....support.json_files import read_json
 from ..output import Output, Reordered, Segment, as_json, segment
 from ..qk_tensors import Move
 from ..source import Source, others

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ....models.rows import LLAMA, MISTRAL
-from ..opening import read_json
+from ....support.json_files import read_json
 from ..output import Output, as_json
 from ..qk_tensors import Move
 from ..source import Source, others

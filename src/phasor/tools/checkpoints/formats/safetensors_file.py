@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ....support.json_files import parse_json
 from ....support.regular_files import opened
-from ..opening import instead_of_weights, parse_json, read_at
+from ..opening import instead_of_weights, read_at
 from ..stored import BITS, Stored, bytes_of
 
 MAX_HEADER = 100_000_000  # the reference reader's limit

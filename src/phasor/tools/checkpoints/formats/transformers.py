@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..opening import plain_name, read_json
+from ....support.json_files import read_json
+from ..opening import plain_name
 from ..output import Output, Segment, as_json, merged, segment, whole_file
 from ..permutation import PAIRS
 from ..qk_tensors import Move
