@@ -1,7 +1,7 @@
 """F1 of the span heads with and without rotation, of a biaffine head, and of a CRF, on the same texts and seeds.
 
     python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none biaffine] [--crf]
-        [--head efficient] [--encoder convolution] [--encoder-positions rotary] [--out results.json]
+        [--head efficient] [--encoder convolution] [--out results.json]
 
 Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
 F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
@@ -83,7 +83,6 @@ def one_run(
     config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
         dropout=usual.dropout, head=args.head or usual.head, rotary=head == "rotary",
-        encoder_positions=args.encoder_positions,
     )  # fmt: skip
     training = TrainConfig(
         seed=seed, epochs=args.epochs or usual_epochs(len(data)), batch=usual_batch(len(data)), lr=usual.lr,
@@ -134,7 +133,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--heads", nargs="+", default=["rotary", "none", "biaffine"])
     parser.add_argument("--head", choices=list(HEADS), default=None)
     parser.add_argument("--encoder", default=None)
-    parser.add_argument("--encoder-positions", default="rotary")
     parser.add_argument("--crf", action="store_true")
     parser.add_argument("--out", default=None)
     return parser.parse_args()

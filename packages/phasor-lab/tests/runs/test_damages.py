@@ -1,7 +1,6 @@
 """Damaged checkpoints, model folders, results and data: one clear line, nothing lost, no end of patience."""
 
 import hashlib
-import json
 import random
 import shutil
 import signal
@@ -18,9 +17,7 @@ from ner.toy import DEV, TRAIN, write_spans
 from phasor_lab.cli.lab import app as lab
 from phasor_lab.cli.ner import app as ner
 from phasor_lab.lab import read_text, report
-from phasor_lab.ner import read
 from phasor_lab.ner.model import CONFIG, WEIGHTS
-from phasor_lab.ner.train import SpanTraining
 from phasor_lab.run_folder import checkpoint
 from phasor_lab.run_folder.tensors import read_tensors, write_tensors
 
@@ -29,16 +26,7 @@ from .damage import damage, damage_json_file
 SECONDS = 500  # for one command, which takes two, so that a slow and busy machine is not at fault
 SHORT, ALL = 8, 100  # damages of each kind: in every run of the tests, and with -m slow
 LAB = ["--tokens", "768", "--length", "16", "--batch", "8", "--dim", "16", "--heads", "2", "--checkpoint-every", "2"]
-NER = ["--dim", "16", "--layers", "1", "--heads", "2", "--head-dim", "8", "--batch", "8", "--epochs", "2"]
-NER += ["--threads", "1", "--checkpoint-every", "1"]
-ADA = [[0, 2]]
-DATA = {
-    "cluener": "".join(json.dumps({"text": "Ada met Bob", "label": {"name": {"Ada": ADA}}}) + "\n" for _ in "abc"),
-    "cmeee": json.dumps([{"text": "Ada", "entities": [{"start_idx": 0, "end_idx": 2, "type": "n", "entity": "Ada"}]}]),
-    "conll": "Ada B-name\nmet O\n\nBob B-name\nMarley I-name\n",
-    "spans": "".join(json.dumps({"text": "Ada", "spans": [{"start": 0, "end": 3, "label": "n"}]}) + "\n" for _ in "ab"),
-    "tokens": json.dumps({"tokens": ["Ada", "met"], "ner_tags": ["B-n", "O"]}) + "\n",
-}
+NER = ["--dim", "16", "--layers", "1", "--batch", "8", "--epochs", "2", "--threads", "1"]
 
 
 def call(app, *words):
@@ -77,21 +65,14 @@ def made(tmp_path_factory):
     call(lab, "extend", folder / "lab", "--schemes", "none,yarn", "--factors", "2", "--tokens", "64")
     write_spans(folder / "train.jsonl", TRAIN[:30])
     write_spans(folder / "dev.jsonl", DEV[:4])
-    call(ner, *ner_train(folder), "--out", folder / "ner")
+    call(ner, "train", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--out", folder / "ner", *NER)
     with pytest.MonkeyPatch.context() as patch:
         from phasor_lab.lab import train
 
         patch.setattr(train.__globals__["DecoderTraining"], "step", half(train.__globals__["DecoderTraining"].step))
         with pytest.raises(Killed):
             call(lab, "train", "--text", folder / "text", "--out", folder / "lab-half", *LAB)
-        patch.setattr(SpanTraining, "advance", half(SpanTraining.advance))
-        with pytest.raises(Killed):
-            call(ner, *ner_train(folder), "--out", folder / "ner-half")
     return folder
-
-
-def ner_train(folder):
-    return ["train", folder / "train.jsonl", "--dev", folder / "dev.jsonl", *NER]
 
 
 def contents(folder):
@@ -160,28 +141,14 @@ def test_a_finished_run_of_the_lab(made, tmp_path, seeds, monkeypatch):
         outcome(lambda f=folder, w=word, o=options: call(lab, w, f, *o), folder, name)
 
 
-@seeds(SHORT)
-def test_a_checkpoint_of_span_recognition(made, tmp_path, seeds):
-    refused = 0
-    for seed in seeds:
-        chance = random.Random(2000 + seed)
-        folder = copy(made, "ner-half", tmp_path / str(seed))
-        damage(folder / checkpoint.FILE, chance)
-        refused += bool(outcome(lambda f=folder: call(ner, *ner_train(made), "--out", f), folder, checkpoint.FILE))
-    assert refused > 0.8 * len(seeds)
-
-
 @pytest.mark.parametrize("other", ["nowhere", checkpoint.FILE], ids=["nowhere", "itself"])
 def test_a_link_that_leads_nowhere_is_no_new_start(made, tmp_path, other):
     """The file behind it may come back, on a disk that is not there just now."""
-    of_lab, of_ner = copy(made, "lab-half", tmp_path) / "text-rotary-seed0", copy(made, "ner-half", tmp_path)
-    for folder in (of_lab, of_ner):
-        (folder / checkpoint.FILE).unlink()
-        (folder / checkpoint.FILE).symlink_to(other)
-    lab_again = ["train", "--text", made / "text", "--out", of_lab.parent, *LAB]
-    assert "a link that leads nowhere" in outcome(lambda: call(lab, *lab_again), of_lab, checkpoint.FILE)
-    ner_again = [*ner_train(made), "--out", of_ner]
-    assert "a link that leads nowhere" in outcome(lambda: call(ner, *ner_again), of_ner, checkpoint.FILE)
+    folder = copy(made, "lab-half", tmp_path) / "text-rotary-seed0"
+    (folder / checkpoint.FILE).unlink()
+    (folder / checkpoint.FILE).symlink_to(other)
+    again = ["train", "--text", made / "text", "--out", folder.parent, *LAB]
+    assert "a link that leads nowhere" in outcome(lambda: call(lab, *again), folder, checkpoint.FILE)
 
 
 def reseal(folder):
@@ -209,29 +176,6 @@ def test_a_folder_of_a_model(made, tmp_path, seeds):
         said = outcome(lambda c=command: call(ner, *c), folder, name)
         same = (made / "ner" / name).read_bytes() == (folder / name).read_bytes()
         assert said or sealed or same or name == WEIGHTS, (seed, name)
-
-
-@pytest.mark.parametrize("format", DATA)
-@pytest.mark.parametrize(
-    "seeds", [range(SHORT), pytest.param(range(SHORT, 40), marks=pytest.mark.slow)], ids=["some", "many"]
-)
-def test_training_data(tmp_path, format, seeds):
-    for seed in seeds:
-        chance = random.Random(4000 + seed)
-        path = tmp_path / f"data{seed}"
-        path.write_text(DATA[format])
-        structured = format != "conll" and chance.random() < 0.5
-        if structured:
-            lines = DATA[format].splitlines()
-            i = chance.randrange(len(lines))
-            path.with_suffix(".json").write_text(lines[i])
-            damage_json_file(path.with_suffix(".json"), chance)
-            lines[i] = path.with_suffix(".json").read_text()
-            path.write_text("\n".join(lines))
-        else:
-            damage(path, chance)
-        for named in (None, format):
-            outcome(lambda p=path, n=named: read(p, n), tmp_path, path.name)
 
 
 @pytest.mark.parametrize(
