@@ -117,12 +117,10 @@ def test_a_checkpoint_of_the_lab_to_go_on_from(made, tmp_path, seeds):
     refused = 0
     for seed in seeds:
         chance = random.Random(seed)
-        folder = copy(made, "lab-half", tmp_path / str(seed)) / "text-rotary-seed0"
-        name = chance.choice([checkpoint.FILE] * 3 + ["metrics.jsonl"])
-        damage(folder / name, chance)
-        refused += bool(
-            outcome(lambda f=folder: call(lab, "train", "--text", made / "text", "--out", f.parent, *LAB), folder, name)
-        )
+        folder = copy(made, "lab-half", tmp_path / str(seed)) / "rotary-seed0"
+        damage(folder / checkpoint.FILE, chance)
+        again = ["train", "--text", made / "text", "--out", folder.parent, *LAB]
+        refused += bool(outcome(lambda words=again: call(lab, *words), folder, checkpoint.FILE))
     assert refused > 0.8 * len(seeds)
 
 
@@ -132,7 +130,7 @@ def test_a_finished_run_of_the_lab(made, tmp_path, seeds, monkeypatch):
     monkeypatch.setitem(report.__globals__, "png", lambda figure: b"")
     for seed in seeds:
         chance = random.Random(1000 + seed)
-        folder = copy(made, "lab", tmp_path / str(seed)) / "text-rotary-seed0"
+        folder = copy(made, "lab", tmp_path / str(seed)) / "rotary-seed0"
         name = chance.choice([checkpoint.FILE, "run.json", "evaluation.json", "extension.json"])
         damage(folder / name, chance)
         commands = [["evaluate", "--times", "1,2", "--tokens", "64"], ["report", "--out", tmp_path / "out"]]
@@ -144,7 +142,7 @@ def test_a_finished_run_of_the_lab(made, tmp_path, seeds, monkeypatch):
 @pytest.mark.parametrize("other", ["nowhere", checkpoint.FILE], ids=["nowhere", "itself"])
 def test_a_link_that_leads_nowhere_is_no_new_start(made, tmp_path, other):
     """The file behind it may come back, on a disk that is not there just now."""
-    folder = copy(made, "lab-half", tmp_path) / "text-rotary-seed0"
+    folder = copy(made, "lab-half", tmp_path) / "rotary-seed0"
     (folder / checkpoint.FILE).unlink()
     (folder / checkpoint.FILE).symlink_to(other)
     again = ["train", "--text", made / "text", "--out", folder.parent, *LAB]
