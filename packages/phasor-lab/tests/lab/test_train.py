@@ -140,6 +140,15 @@ def test_a_cut_checkpoint_is_named(config, text, tmp_path, share):
         train(config, tmp_path, text)
 
 
+@pytest.mark.parametrize("other", ["nowhere", CHECKPOINT], ids=["nowhere", "itself"])
+def test_a_link_that_leads_nowhere_is_no_new_start(config, text, tmp_path, other):
+    """The file behind it may come back, on a disk that is not there just now."""
+    (tmp_path / CHECKPOINT).symlink_to(other)
+    with pytest.raises(ValueError, match=r"checkpoint.safetensors must be .*, got: a link that leads nowhere; delete"):
+        train(config, tmp_path, text)
+    assert (tmp_path / CHECKPOINT).is_symlink()
+
+
 def test_an_unfinished_run_is_not_evaluated(config, text_file, tmp_path, start):
     start(config, tmp_path / "run", text_file, 1, None, None, True).join()
     with pytest.raises(ValueError, match=r"run must be finished, got '.*run' at step 1 of 30; repeat its"):
