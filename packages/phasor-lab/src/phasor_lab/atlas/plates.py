@@ -70,23 +70,15 @@ PLATES = (
         rotary.plane, rotary.draw_plane,
     ),
     Plate(
-        "polar", "Rotation in polar form", (12, 18),
-        "Left: the angles of four pairs of a head of 128, from position 0 in the middle to 24 at the edge. A turn of "
-        "the fastest pair takes 6.28 positions. Right: what a pair adds to the score at each distance. That is a "
-        "wave: its height and start come from the content, its speed from the pair.",
-        rotary.polar, rotary.draw_polar,
-    ),
-    Plate(
         "phases", "Rotary phases", (13, 18, 19),
         "Above: the cosine of each of 64 pairs at 256 positions, base 10,000. Below: how many positions one turn "
         "takes, for three bases. Pairs above the dotted line made no whole turn in 4,096 tokens of training.",
         rotary.phases, rotary.draw_phases,
     ),
     Plate(
-        "decay", "Decay, and its bound", (21, 23, 24),
+        "decay", "Decay, and its bound", (21, 23),
         "Above: the mean cosine of the 64 pairs by distance. The band runs from its lowest to its highest value near "
-        "each distance, and the line is the integral that it follows at first. It is first negative at 1,707. Below: "
-        "the published curve, which is only an upper bound.",
+        "each distance. It is first negative at 1,707. Below: the published curve, which is only an upper bound.",
         rotary.decays, rotary.draw_decays,
     ),
     Plate(
