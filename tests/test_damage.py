@@ -122,7 +122,7 @@ COMMANDS = {
     "convert --dry-run, GGUF": (gguf, "convert {}/model.gguf --dry-run"),
     "plan": (config, "plan {}/config.json --length 5000"),
     "plan --gguf": (gguf, "plan {}/model --length 5000 --engine llama.cpp --write {}/new --gguf {}/model.gguf"),
-    "study": (text, "study {}/model --text {}/text.txt --length 16 --places 1"),
+    "study": (text, "study {}/model --text {}/text.txt --length 16"),
     "fit": (text, "fit {}/model --text {}/text.txt --length 300 --evaluations 10"),
     "lab evaluate": (run, f"lab evaluate {{}}/{RUN} --tokens 64 --text {TEXT}"),
     "lab export": (run, f"lab export {{}}/{RUN} {{}}/new"),
