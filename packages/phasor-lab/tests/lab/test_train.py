@@ -70,6 +70,18 @@ def test_what_a_finished_run_says_of_itself_is_written_again_where_it_is_damaged
         assert (tmp_path / RUN).read_bytes() == sound
 
 
+@pytest.mark.parametrize("damaged", [None, b"no log", b""])
+def test_losses_live_in_the_checkpoint_and_a_damaged_log_is_written_again(config, text, tmp_path, damaged):
+    train(config, tmp_path, text)
+    sound = (tmp_path / METRICS).read_bytes()
+    assert losses(tmp_path) == read_tensors(tmp_path / CHECKPOINT, "", "")[1]["losses"] and len(losses(tmp_path)) == 30
+    (tmp_path / METRICS).unlink()
+    if damaged is not None:
+        (tmp_path / METRICS).write_bytes(damaged)
+    train(config, tmp_path, text)
+    assert (tmp_path / METRICS).read_bytes() == sound
+
+
 def test_what_killed_runs_left_goes(config, text, tmp_path):
     names = {CHECKPOINT, METRICS, "run.json"}
     for name in names:

@@ -57,9 +57,9 @@ def train(
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
     Writes ``checkpoint.safetensors`` (weights, optimizer, losses) every ``checkpoint_every`` steps, ``metrics.jsonl``
-    (the losses, one line a step) at the end, and ``run.json`` (the config and ``about``; of a finished run only where
-    it is damaged). Under
-    torchrun every process takes its share of each batch, and the losses are those of one process to float rounding.
+    (the losses, one line a step) beside it, and ``run.json`` (the config and ``about``; of a finished run only where
+    it is damaged). Under torchrun every process takes its share of each batch, and the losses are those of one process
+    to float rounding.
     ``parallel``: how sequences, heads and weights are cut as well; checkpoints on the way are then in shards, that of
     the end is the same file. Any number of processes goes on from either.
 
@@ -90,11 +90,18 @@ def train(
             tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
             if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
                 training.save(folder)
+                if group.first:
+                    write_metrics(folder / METRICS, training.losses)
         if group.first:
             make_one_file(folder, training.tensors)
-            lines = (json.dumps({"step": i, "loss": loss}) + "\n" for i, loss in enumerate(training.losses))
-            write_whole(folder / METRICS, "".join(lines).encode())
+            write_metrics(folder / METRICS, training.losses)  # also of a finished run, where they are damaged
         return Trained(folder, config, first, training.losses[-1], speed)
+
+
+def write_metrics(path: Path, losses: list[float]) -> None:
+    """A line for each step."""
+    lines = (json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in enumerate(losses))
+    write_whole(path, "".join(lines).encode())
 
 
 def agree(config: RunConfig, group: Group) -> None:
