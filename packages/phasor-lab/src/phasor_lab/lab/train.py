@@ -89,9 +89,9 @@ def train(
             speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
             tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
             if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
-                training.save(folder)
                 if group.first:
                     write_metrics(folder / METRICS, training.losses)
+                training.save(folder)
         if group.first:
             make_one_file(folder, training.tensors)
             write_metrics(folder / METRICS, training.losses)  # also of a finished run, where they are damaged
