@@ -2,7 +2,6 @@
 
 import importlib.util
 import io
-import math
 import re
 from pathlib import Path
 
@@ -84,19 +83,6 @@ def test_the_biases():
     assert buckets[[0, 15, 16, 18, 19, 112, 113, 160]].tolist() == [0, 15, 16, 16, 17, 30, 31, 31]  # (54)
     for line in bias:
         assert all(len(set(line[buckets == b].tolist())) == 1 for b in range(32))
-    shaw = relative.shaw()
-    assert shaw.shape == (3, 65) and torch.equal(shaw[:, 16:], shaw[:, 16:17].expand(3, 49))  # (52)
-    assert len(set(shaw[0, :17].tolist())) == 17
-
-
-def test_transformer_xl_is_a_sinusoid_of_the_distance():
-    encoding = relative.made_up(relative.TransformerXL, 1, 32, 64, spread=0.15)
-    found = relative.transformer_xl().numpy()
-    q = torch.randn(3, 1, 1, 32, generator=torch.Generator().manual_seed(1)).numpy()[:, 0, 0]
-    angles = np.outer(np.arange(257), ladder(64))
-    r = np.concatenate((np.sin(angles), np.cos(angles)), 1)
-    w, v = encoding.r_proj.weight.detach().numpy(), encoding.v.detach().numpy()
-    np.testing.assert_allclose(found, (q + v) @ (w @ r.T) / math.sqrt(32), atol=1e-4)  # (53), keys of zero
 
 
 def test_all_but_the_learned_table_depend_on_the_distance_alone():
@@ -131,7 +117,7 @@ def test_every_equation_is_one_of_the_theory():
     theory = (ROOT / "docs" / "theory.md").read_text()
     tags = {int(n) for n in re.findall(r"\\tag\{(\d+)\}", theory)}
     assert {n for one in PLATES for n in one.equations} <= tags
-    assert len({one.name for one in PLATES}) == len(PLATES) == 11
+    assert len({one.name for one in PLATES}) == len(PLATES) == 9
 
 
 def drawn(name):
@@ -153,12 +139,6 @@ def test_arrows_have_the_positions_of_their_words():
     """A query at 0 to 7; then a query at 0 and 5, each with a key three positions behind."""
     every, twice = ([text.get_text() for text in panel.texts if text.get_text()] for panel in drawn("plane"))
     assert every == [str(n) for n in range(8)] and twice == ["0", "5", "-3", "2"]
-
-
-def test_where_shaw_clips_is_marked():
-    (shaw,), (endless,) = drawn("shaw"), drawn("transformer_xl")
-    marks = [[line.get_xdata()[0] for line in panel.lines if line.get_linestyle() == ":"] for panel in (shaw, endless)]
-    assert marks == [[16], []]
 
 
 @pytest.mark.parametrize("paper", [LIGHT, DARK], ids=["light", "dark"])
@@ -194,12 +174,12 @@ def test_the_folder(tmp_path, phasor, monkeypatch, hurry):
     if hurry:
         quickly(monkeypatch)
     code, out, err = phasor("atlas", "--out", "here")
-    assert (code, err) == (0, "") and re.fullmatch(r"here/index\.html: 11 plates, \d{2,3},\d{3} bytes\n", out)
+    assert (code, err) == (0, "") and re.fullmatch(r"here/index\.html: 9 plates, \d{2,3},\d{3} bytes\n", out)
     names = {path.name for path in Path("here").iterdir()}
     assert names == {"index.html"} | {f"{one.name}{end}.png" for one in PLATES for end in ("", "-dark")}
     page = Path("here/index.html").read_text()
     assert set(re.findall(r'(?:src|srcset)="([^"]+)"', page)) == names - {"index.html"}
-    assert "http" not in page and page.count("alt=") == 11
+    assert "http" not in page and page.count("alt=") == 9
     assert "sinusoids(torch.arange(128), 64)" in page
 
 

@@ -92,16 +92,4 @@ PLATES = (
         "share one, and all from 113 on have the last. Right: two heads with made-up numbers.",
         relative.t5, relative.draw_t5,
     ),
-    Plate(
-        "shaw", "Shaw", (52,),
-        "What the vectors of distances add to the scores of three queries. Distances are clipped at 16, so all "
-        "beyond count as 16. Queries and vectors are made up.",
-        relative.shaw, relative.draw_shaw,
-    ),
-    Plate(
-        "transformer_xl", "Transformer-XL", (53,),
-        "What the sinusoid of a distance adds to the scores of three queries, through a made-up matrix. These are "
-        "waves in the distance that differ by query and have no end.",
-        relative.transformer_xl, relative.draw_transformer_xl,
-    ),
 )  # fmt: skip
