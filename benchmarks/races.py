@@ -1,8 +1,8 @@
 """Single races, each the number of one page: medians of interleaved rounds on one thread, printed as ratios.
 
-    python benchmarks/races.py hooked|lab|sharded|moves|decode [--rounds 31]
+    python benchmarks/races.py hooked|sharded|moves|decode [--rounds 31]
 
-hooked: docs/doors.md. lab: docs/lab.md. sharded: docs/parallel.md. moves, decode: docs/caches.md.
+hooked: docs/doors.md. sharded: docs/parallel.md. moves, decode: docs/caches.md.
 """
 
 import argparse
@@ -13,8 +13,8 @@ from types import MethodType
 from typing import Any
 
 import torch
-from timing import medians, race, ratio
-from torch import Tensor, nn
+from timing import race, ratio
+from torch import nn
 
 import phasor
 
@@ -53,36 +53,6 @@ def hooked(rounds: int) -> None:
 
             what = f"{dtype}, {'training' if learns else 'inference'}"
             show(what, {"the model's own": partial(run, definition), "phasor": partial(run, ours)}, "phasor", rounds)
-
-
-def lab(rounds: int) -> None:
-    """Training steps of the lab's decoder and of LlamaForCausalLM: the same bytes, loss and fused AdamW, in float32."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from phasor_lab.lab import ENCODINGS, Decoder, ModelConfig
-    from phasor_lab.lab.export import llama_config
-
-    def stepper(model: nn.Module):
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-
-        def step() -> None:
-            out = model(tokens[:, :-1])
-            logits = out if isinstance(out, Tensor) else out.logits
-            nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
-
-    tokens = torch.randint(0, 256, (32, 65))
-    size = {"dim": 96, "layers": 2, "heads": 4, "length": 64}
-    models: dict[str, nn.Module] = {name: Decoder(ModelConfig(encoding=name, **size)) for name in ENCODINGS}
-    models["transformers"] = LlamaForCausalLM(LlamaConfig(**llama_config(models["rotary"])))
-    times = race({name: stepper(model) for name, model in models.items()}, rounds=rounds)
-    for name, seconds in medians(times).items():
-        print(
-            f"{name:<16}{32 * 64 / seconds:>10,.0f} tokens/s{ratio(times, 'transformers', name):>8.2f} x transformers"
-        )
 
 
 def sharded(rounds: int) -> None:
@@ -157,7 +127,7 @@ def decode(rounds: int) -> None:
         show(f"a token behind {tokens}", calls, "DynamicCache", 5 * rounds)
 
 
-RACES = {one.__name__: one for one in (hooked, lab, sharded, moves, decode)}
+RACES = {one.__name__: one for one in (hooked, sharded, moves, decode)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

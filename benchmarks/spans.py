@@ -1,7 +1,7 @@
-"""F1 of the span heads with and without rotation, of a biaffine head, and of a CRF, on the same texts and seeds.
+"""F1 of the span heads with and without rotation, and of a CRF, on the same texts and seeds.
 
-    python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none biaffine] [--crf]
-        [--head efficient] [--encoder convolution] [--encoder-positions rotary] [--out results.json]
+    python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none] [--crf]
+        [--head efficient] [--encoder convolution] [--out results.json]
 
 Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
 F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
@@ -17,33 +17,13 @@ from typing import Any
 
 import torch
 from spans_crf import crf_scores
-from torch import Tensor, nn
 
-from phasor.encodings.heads import EfficientGlobalPointer
-from phasor.encodings.heads.cells import Factors
 from phasor_lab.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
 from phasor_lab.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
 from phasor_lab.ner.data import usual_mode
 from phasor_lab.ner.model import load, new_model
 from phasor_lab.ner.tokens import make_tokenizer
 from phasor_lab.ner.words import have_words
-
-
-class Biaffine(EfficientGlobalPointer):
-    """A biaffine form of start and end for each type (Yu et al. 2020, arXiv:2005.07150), with their linear terms.
-
-    ``s_a(i, j) = q_i U_a k_j / sqrt(d) + start_a(i) + end_a(j)``. Theirs is followed by a softmax over types; here it
-    has the same loss and the same decoding as the heads that it is compared with.
-    """
-
-    def make_layers(self) -> None:
-        super().make_layers()
-        self.forms = nn.Parameter(torch.randn(self.num_types, self.head_dim, self.head_dim) / self.head_dim**0.5)
-
-    def project(self, hidden: Tensor, positions: Tensor | None) -> Factors:
-        plain = super().project(hidden, positions)
-        q = torch.einsum("bosd,tde->btse", plain.q, self.forms)
-        return Factors(q, plain.k.expand(-1, self.num_types, -1, -1), plain.start, plain.end)
 
 
 def main() -> None:
@@ -83,7 +63,6 @@ def one_run(
     config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
         dropout=usual.dropout, head=args.head or usual.head, rotary=head == "rotary",
-        encoder_positions=args.encoder_positions,
     )  # fmt: skip
     training = TrainConfig(
         seed=seed, epochs=args.epochs or usual_epochs(len(data)), batch=usual_batch(len(data)), lr=usual.lr,
@@ -91,14 +70,8 @@ def one_run(
     )  # fmt: skip
     model = new_model(config, seed)
     with tempfile.TemporaryDirectory() as folder:
-        if head == "biaffine":
-            torch.manual_seed(seed)
-            model.head = Biaffine(
-                config.dim if encoder != "pretrained" else model.encoder.width, len(labels), rotary=None
-            )
         result = train(model, tokenizer, data, dev, training, folder)
-        saved = saved_model(folder, model, head)
-        found = predict(saved, [example.text for example in test])
+        found = predict(load(folder), [example.text for example in test])
     scores = evaluate([example.entities for example in test], found)
     longest = sorted(range(len(test)), key=lambda i: -len(test[i].text))[: len(test) // 3]
     long = evaluate([test[i].entities for i in longest], [found[i] for i in longest])
@@ -106,21 +79,6 @@ def one_run(
     return {name: round(value, 4) for name, value in out.items()} | (
         {"f1 of nested": round(scores.nested.f1, 4)} if scores.nested.gold else {}
     )
-
-
-def saved_model(folder: str, model: Any, head: str) -> Any:
-    """The best epoch's model. A folder knows no biaffine head, so its weights are put into the one at hand."""
-    if head != "biaffine":
-        return load(folder)
-    from safetensors.torch import load_file
-
-    from phasor_lab.ner.model import CONFIG, TOKENIZER, WEIGHTS, SavedModel
-
-    model.load_state_dict(load_file(Path(folder) / WEIGHTS))
-    from tokenizers import Tokenizer
-
-    about = json.loads((Path(folder) / CONFIG).read_text())
-    return SavedModel(model.eval(), Tokenizer.from_file(str(Path(folder) / TOKENIZER)), about)
 
 
 def arguments() -> argparse.Namespace:
@@ -131,10 +89,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=None)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--heads", nargs="+", default=["rotary", "none", "biaffine"])
+    parser.add_argument("--heads", nargs="+", default=["rotary", "none"])
     parser.add_argument("--head", choices=list(HEADS), default=None)
     parser.add_argument("--encoder", default=None)
-    parser.add_argument("--encoder-positions", default="rotary")
     parser.add_argument("--crf", action="store_true")
     parser.add_argument("--out", default=None)
     return parser.parse_args()

@@ -57,7 +57,7 @@ def test_while_torch_is_imported(training):
 
 
 def test_while_a_model_is_trained(training, tmp_path):
-    run = tmp_path / "text-rotary-seed0"
+    run = tmp_path / "rotary-seed0"
     while not (run / "checkpoint.safetensors").exists() and training.poll() is None:
         time.sleep(0.01)
     assert_stopped(training)

@@ -40,18 +40,18 @@ FOLDERS = {
     "convert DST": ("convert", "nowhere", "--to", "halves"),
     "doctor --repair": ("doctor", "nowhere", "--repair"),
     "golden --out": ("golden", "nowhere", "--out"),
-    "lab train --out": ("lab", "train", "nowhere", "--out"),
+    "lab train --out": ("lab", "train", "--text", "nowhere", "--out"),
     "lab export DIR": ("lab", "export", "nowhere"),
     "lab report --out": ("lab", "report", "nowhere", "--out"),
     "ner train --out": ("ner", "train", "nowhere", "--dev", "nowhere", "--out"),
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "doctor --text", "lab train [PATH…]",
+    "plan --gguf", "convert SRC", "doctor --text", 
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
-    "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner train --vectors", "ner evaluate MODEL",
+    "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL",
     "ner evaluate DATA", "ner predict MODEL",
 }  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
 
 # Which files open something to write it themselves: checkpoints have a staging area of their own.
 WRITERS = {
-    "support/whole_files.py", "support/lock.py", "lab/train.py", "tools/doctor/folder/writing.py",
+    "support/whole_files.py", "support/lock.py", "tools/doctor/folder/writing.py",
     "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py",
 }  # fmt: skip
 

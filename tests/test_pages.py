@@ -192,8 +192,6 @@ def test_the_page_of_plans(tmp_path, monkeypatch, shared_data):
     assert list(plan.settings.flags) == ["--hf-overrides", "--max-model-len"]
     assert plan.settings.flags["--max-model-len"] == 131072
     assert plan.spec.scaling.name == "yarn"
-    # keys and values of 36 layers, 8 heads of 128 channels, a byte each, half of them on each of two devices
-    assert plan.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
 
 
 @pytest.mark.slow
@@ -274,7 +272,7 @@ def test_the_versions_on_the_page_of_plans():
 
 
 def test_measured_times_are_those_of_their_results():
-    """Of the heads: head, n, published ms, loss ms, ratio, published MiB, loss MiB; of the lab: tokens and ratio."""
+    """Of the heads: head, n, published ms, loss ms, ratio, published MiB, loss MiB."""
 
     def cells(text: str, start: str) -> list[list[str]]:
         rows = re.findall(rf"^\| (?:{start}).*$", text, re.MULTILINE)
@@ -284,9 +282,6 @@ def test_measured_times_are_those_of_their_results():
     measured = cells((results / "span_loss_cpu.txt").read_text().partition("\nBefore ")[0], "Glob|Eff")
     shown = cells((docs / "spans.md").read_text().partition("\n## 10 ")[2].partition("\n## ")[0], "Glob|Eff")
     assert shown == [[row[i] for i in (0, 1, 2, 5, 6, 7, 10)] for row in measured] != []
-    lines = re.findall(r"^(\w+) +([\d,]+) tokens/s +([\d.]+) x", (results / "lab_cpu.txt").read_text(), re.MULTILINE)
-    names, *rows = cells((docs / "lab.md").read_text().partition("\n## Speed")[2], "")
-    assert {(name.split()[0], *numbers) for name, *numbers in zip(names, *rows, strict=True)} == {*lines} != set()
 
 
 def test_what_the_start_page_says_of_its_picture(monkeypatch):

@@ -47,16 +47,14 @@ def test_a_peer_does_the_same(case, dtype, layout):
         torch.testing.assert_close(one, other.reshape(one.shape), rtol=0, atol=8 * ROUNDINGS[dtype])
 
 
-@pytest.mark.parametrize("name", ["llama-prefill", "llama-training"])
-def test_the_three_llamas(name):
+@pytest.mark.parametrize("name", ["llama-prefill", "llama-generate"])
+def test_a_patched_llama_gives_what_the_other_does(name):
     cell = named([name])[0], "float32", "halves"
-    patched, unpatched, none = (returned(*cell, name) for name in ("patched", "unpatched", "none"))
+    patched, unpatched = (returned(*cell, name) for name in ("patched", "unpatched"))
     assert all(torch.allclose(a, b, atol=0.02) for a, b in zip(patched, unpatched, strict=True))
-    assert any(not torch.equal(a, b) for a, b in zip(unpatched, none, strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(unpatched, returned(*cell, "unpatched"), strict=True))
 
 
-@pytest.mark.parametrize("name", ["given", "in-place", "rounded", "token-in-place", "token-out", "batch-4", "width-80"])
+@pytest.mark.parametrize("name", ["given", "in-place", "rounded"])
 def test_outputs_that_exist_are_what_is_written(name):
     call = calls(Work(named([name])[0], torch.bfloat16, quick=True))["phasor"]
     assert [x.data_ptr() for x in call()] == [x.data_ptr() for x in call()]

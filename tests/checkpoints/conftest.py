@@ -13,7 +13,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from phasor_lab.lab.export import export
     from phasor_lab.lab.train import load_model
 
-    text = read_text([Path(asyncio.__file__).parent], glob="*.py")
+    text = read_text(sorted(Path(asyncio.__file__).parent.glob("*.py")))
     model = ModelConfig(dim=64, heads=2, layers=3, length=64)
     folder = tmp_path_factory.mktemp("trained")
     train(RunConfig(model=model, tokens=200 * 8 * 64, batch=8, source=text.sha256), folder / "run", text)

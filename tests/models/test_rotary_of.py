@@ -62,5 +62,5 @@ def test_tools_take_a_model_that_no_row_reads(given, tmp_path):
     with torch.no_grad():
         cached = model(ids, cache=LedgerCache(source)).logits
         assert torch.allclose(cached, model(ids).logits, atol=1e-5)
-    uses = phasor_lab.study(source, torch.randint(64, (140,)), length=32, budget=1)
+    uses = phasor_lab.study(source, torch.randint(64, (140,)), length=32)
     assert len(uses.rotations) == 1 and len(uses.rotations[0].wavelengths) == 8

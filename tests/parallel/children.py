@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from phasor_lab.lab import ModelConfig, RunConfig, train
+from phasor_lab.lab import ModelConfig, RunConfig, read_text, train
 from phasor_lab.lab.parallel import Parallel
 
 
@@ -24,10 +24,11 @@ def run(folder: Path, environment: dict[str, str], cut: tuple[tuple[str, Any], .
     """24 steps, a checkpoint every third; with nothing in ``cut`` as one process."""
     torch.set_num_threads(1)
     os.environ.update(environment)
-    config = RunConfig(model=ModelConfig(layers=1, dim=16, heads=2, length=16), task="copy", tokens=24 * 128, batch=8)
+    model, text = ModelConfig(layers=1, dim=16, heads=2, length=16), read_text([__file__])
+    config = RunConfig(model=model, tokens=24 * 128, batch=8, source=text.sha256)
     code = 0
     try:
-        train(config, folder, checkpoint_every=3, parallel=Parallel(**dict(cut)) if cut else None)
+        train(config, folder, text, checkpoint_every=3, parallel=Parallel(**dict(cut)) if cut else None)
     except (ValueError, RuntimeError) as error:  # the other one was killed
         print(error, file=sys.stderr)
         code = 1

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from leave import leave
 from phasor.support.processes import Group
-from phasor_lab.lab import ModelConfig, RunConfig
+from phasor_lab.lab import ModelConfig, RunConfig, read_text
 from phasor_lab.lab.parallel import Parallel
 from phasor_lab.lab.train import training_of
 from phasor_lab.lab.training import DecoderTraining
@@ -23,12 +23,12 @@ from phasor_lab.lab.training import DecoderTraining
 BOUND = {torch.float64: 1e-12, torch.float32: 1e-5}  # of a gradient's norm
 CELLS = {
     2: [
-        ("rotary", Parallel(cp=2)), ("rotary", Parallel(cp=2, scheme="contiguous")), ("rotary", Parallel(tp=2)),
+        ("rotary", Parallel(cp=2)), ("rotary", Parallel(tp=2)),
         ("rotary", Parallel(fsdp=True)), ("rotary", Parallel(cp=2, fsdp=True)), ("t5", Parallel(cp=2)),
         ("learned", Parallel(tp=2)),
     ],
     4: [
-        ("rotary", Parallel(cp=4)), ("rotary", Parallel(cp=4, scheme="striped")), ("rotary", Parallel(tp=4)),
+        ("rotary", Parallel(cp=4)), ("rotary", Parallel(tp=4)),
         ("rotary", Parallel(fsdp=True)), ("rotary", Parallel(cp=2, tp=2)), ("rotary", Parallel(cp=2, fsdp=True)),
         ("rotary", Parallel(tp=2, fsdp=True)), ("rotary", Parallel(cp=2, tp=2, fsdp=True)), ("rotary", Parallel(tp=2)),
         ("rotary", Parallel(cp=2)), ("alibi", Parallel(cp=2, fsdp=True)), ("shaw", Parallel(cp=4)),
@@ -60,10 +60,11 @@ def cell(encoding, parallel, dtype):
     """The largest difference, in units of the loss or of a gradient's norm, and the bytes sent."""
     torch.set_default_dtype(dtype)
     model = ModelConfig(encoding=encoding, layers=2, dim=32, heads=4, length=32, base=500.0)
-    config = RunConfig(model=model, task="copy", tokens=1024, batch=8)
-    one = DecoderTraining(config, None, Group())
+    text = read_text([__file__])
+    config = RunConfig(model=model, tokens=1024, batch=8, source=text.sha256)
+    one = DecoderTraining(config, text, Group())
     loss = one.gradients(0)
-    many = training_of(config, None, Group(dist.get_rank(), dist.get_world_size()), parallel)
+    many = training_of(config, text, Group(dist.get_rank(), dist.get_world_size()), parallel)
     with Sent() as sent:
         here = many.gradients(0)
     off = [abs(float(here - loss)) / float(loss)]

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import math
 import os
 import shutil
 import sys
@@ -115,10 +114,6 @@ def test_every_scheme_can_be_the_answer(name, place):
     assert isinstance(spec.scaling, LongRoPE) == (name not in IN_CONFIGS)
 
 
-def test_minutes_end_a_search(model):
-    assert fit(model, TOKENS[:4096], length=512, minutes=1e-9).tried == FEWEST  # the known schemes are always tried
-
-
 def test_a_gradient_is_the_slope_of_the_loss(model):
     loss = DivisorLoss(RunningModel(model.double()))
     rows = windows_of("test", TOKENS, 300, 5)
@@ -166,7 +161,7 @@ def test_a_search_goes_down_and_keeps_its_bounds_and_its_budget():
     assert len(seen) == 100 and best.tolist()[2:] == pytest.approx([2.5, 3.0, LARGEST * 4.0], rel=0.02)
     assert best[1] < 1.1 and all((here >= 0).all() and (here.exp() <= LARGEST * 4.0 + 1e-9).all() for here in seen)
     assert abs(float((seen[1] - seen[0])[0])) < 0.07 * abs(float((seen[1] - seen[0])[2]))  # 16 times as fast a pair
-    assert descend(gradient, start, waves, 100, 4.0, steps=100, more=lambda done: False) is start
+    assert descend(gradient, start, waves, 100, 4.0, steps=0) is start
 
 
 @pytest.mark.parametrize(
@@ -178,10 +173,6 @@ def test_a_search_goes_down_and_keeps_its_bounds_and_its_budget():
         ({"length": 1024, "evaluations": 0}, "evaluations must be .* at least 10, got 0"),
         ({"length": 1024, "attention": 0.0}, "attention must be"),
         ({"length": 1024, "attention": 1e30}, r"attention must be at most 100, got 1e\+30"),
-        ({"length": 1024, "inside": -1.0}, "inside must be"),
-        ({"length": 1024, "minutes": 0.0}, r"minutes must be a finite number above 0, got 0\.0"),
-        ({"length": 1024, "minutes": -1.0}, "minutes must be a finite number above 0, got -1"),
-        ({"length": 1024, "minutes": math.nan}, "minutes must be a finite number above 0, got nan"),
         ({"length": 1024, "tokens": [1, 2]}, "the text to fit on must be tokens"),
     ],
 )
@@ -251,7 +242,6 @@ def test_the_commands(place, tmp_path, phasor):
     assert code in (0, 1) and not err and "scheme" in out and f"wrote {tmp_path / 'c.json'}: " in out
     kind = json.loads((tmp_path / "c.json").read_text())["rope_scaling"]["rope_type"]
     assert kind == ("llama3" if code else "longrope")
-    assert not list(tmp_path.glob("*.journal"))
     assert {plan(tmp_path / "c.json", length=512, engine=engine).verdict for engine in ENGINES} == {"right"}
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err

@@ -28,18 +28,18 @@ def loss():
     return DivisorLoss(RunningModel(model))
 
 
-@pytest.mark.parametrize("inside", [0.0, 0.5, 3.0])
-def test_the_objective_is_the_loss_at_both_lengths(inside, loss):
-    """loss(length) + inside loss(trained), each with the factor on cos and sin; its slope on windows of a step."""
-    aim = Objective(loss, TOKENS, 64, 16, inside, 1.3, 7)
+def test_the_objective_is_the_loss_at_both_lengths(loss):
+    """loss(length) + loss(trained) / 2, each with the factor on cos and sin; its slope on windows of a step."""
+    told: list[int] = []
+    aim = Objective(loss, TOKENS, 64, 16, 1.3, 7, told.append)
     divisors = torch.linspace(1.0, 4.0, len(loss.plain), dtype=torch.float64)
     far, near = (loss.at(windows_of("test", TOKENS, n, 12), divisors, 1.3) for n in (64, 16))
-    assert aim.score(divisors) == pytest.approx(far + inside * near, rel=1e-9)
+    assert aim.score(divisors) == pytest.approx(far + 0.5 * near, rel=1e-9)
     dice = random.Random("7 5")
     drawn = [some_windows(TOKENS, n, count, dice) for n, count in ((64, FAR), (16, NEAR))]
     far, near = (loss.gradient(rows, divisors.log(), 1.3) for rows in drawn)
-    torch.testing.assert_close(aim.gradient(5, divisors.log()), far + inside * near, rtol=1e-9, atol=1e-12)
-    assert aim.tried == 2
+    torch.testing.assert_close(aim.gradient(5, divisors.log()), far + 0.5 * near, rtol=1e-9, atol=1e-12)
+    assert told == [1, 2] and aim.tried == 2
 
 
 def test_the_windows_of_a_step():
@@ -96,7 +96,7 @@ def test_a_search_never_ends_above_its_start(downhill):
         loss=SimpleNamespace(plain=plain), trained=100, length=400,
     )  # fmt: skip
     formulas = [torch.tensor(values, dtype=torch.float64) for values in ([4.0, 4.0], [2.2, 2.5], [1.0, 1.0])]
-    found = _search(aim, formulas, 40, lambda done: True)
+    found = _search(aim, formulas, 40)
     if downhill:
         torch.testing.assert_close(found, target, rtol=0.02, atol=0)
     else:

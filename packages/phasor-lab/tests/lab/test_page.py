@@ -31,12 +31,6 @@ def spread(values: list[float]) -> str:
     return f"{sum(values) / len(values):.3f}<br>{min(values):.2f}–{max(values):.2f}"
 
 
-def with_interval(difference: list[float]) -> str:
-    mean, low, high, seeds = difference
-    assert seeds == 3
-    return f"{mean:.3f}<br>{low:.3f} to {high:.3f}"
-
-
 def test_losses():
     shown = rows("Beyond the training length")
     assert shown == {name: list(map(spread, losses("loss_by_length", name).values())) for name in ENCODINGS}
@@ -45,13 +39,8 @@ def test_losses():
 def test_extension():
     shown = rows("Stretching a rotary model")
     assert shown == {
-        name: list(map(spread, dict(curve).values())) for name, curve in RESULTS["extension_table"]["curves"].items()
+        name: list(map(spread, dict(curve).values())) for name, curve in RESULTS["extension"]["curves"].items()
     }
-
-
-def test_differences():
-    curves = RESULTS["differences"]["curves"]
-    assert rows("Differences") == {name: [with_interval(d) for _, d in curve] for name, curve in curves.items()}
 
 
 def test_three_seeds_of_each():
@@ -66,20 +55,7 @@ def test_the_orders_that_the_page_tells():
         assert all(a < b < c for a, b, c in zip(alibi[length], rotary[length], sinusoidal[length], strict=True))
     assert sum(map(float.__lt__, rotary[128], alibi[128])) == 1
     assert len({a < b for a, b in zip(rotary[1024], sinusoidal[1024], strict=True)}) == 2
-    linear, none, ntk, yarn = (losses("extension_table", name) for name in ("linear", "none", "ntk", "yarn"))
+    linear, none, ntk, yarn = (losses("extension", name) for name in ("linear", "none", "ntk", "yarn"))
     assert all(a > b > c > d for a, b, c, d in zip(linear[4], none[4], ntk[4], yarn[4], strict=True))
     assert sum(ntk[8]) > sum(yarn[8]) and sum(map(float.__lt__, ntk[8], yarn[8])) == 1
     assert all(map(float.__lt__, ntk[2], yarn[2]))
-
-
-def test_the_differences_that_the_page_tells():
-    """An interval below 0 is better, one above it worse, one that contains it neither."""
-    found = {
-        name: ["better" if high < 0 else "worse" if low > 0 else "neither" for _, (_, low, high, _) in curve]
-        for section in ("differences", "extension_differences")
-        for name, curve in RESULTS[section]["curves"].items()
-    }
-    assert found.pop("alibi") == ["worse"] * 2 + ["neither"] + ["better"] * 3
-    assert found.pop("sinusoidal") == ["worse"] * 5 + ["neither"]
-    assert found.pop("linear") == found.pop("yarn_paper") == ["worse"] * 3
-    assert all(verdict == ["better"] * 3 for verdict in found.values()) and len(found) == 6

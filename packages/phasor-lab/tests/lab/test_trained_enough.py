@@ -40,13 +40,12 @@ def test_an_untrained_model_is_measured_against_counting(config, text):
 
 @pytest.fixture
 def run(tmp_path):
-    """``run(loss, pairs)`` is the folder of runs with one of that loss; None for results without these numbers."""
+    """``run(loss, pairs)`` is the folder of runs with one of that loss."""
 
     def of(loss, pairs):
         place = make_run(tmp_path, "rotary", 0, {64: 2.0, 128: 3.0})
-        if loss is not None:
-            said = json.loads((place / EVALUATION).read_text()) | {"trained_loss": loss, "byte_pairs_loss": pairs}
-            (place / EVALUATION).write_text(json.dumps(said))
+        said = json.loads((place / EVALUATION).read_text()) | {"trained_loss": loss, "byte_pairs_loss": pairs}
+        (place / EVALUATION).write_text(json.dumps(said))
         return tmp_path
 
     return of
@@ -54,7 +53,7 @@ def run(tmp_path):
 
 def test_a_model_no_better_than_counting_is_called_hardly_trained(run):
     note = training_note(gather([run(2.5, 2.5)]))
-    assert note.startswith("Hardly trained: text-rotary-seed0 (2.50 against 2.50).")
+    assert note.startswith("Hardly trained: rotary-seed0 (2.50 against 2.50).")
     assert "--tokens" in note
 
 
@@ -62,11 +61,7 @@ def test_a_trained_model_needs_no_note(run):
     assert training_note(gather([run(1.7, 2.5)])) == ""
 
 
-def test_results_without_the_measurement_are_not_taken_for_trained(run):
-    assert training_note(gather([run(None, None)])).startswith("Not shown for text-rotary-seed0")
-
-
-@pytest.mark.parametrize("loss, pairs", [("2.5", 2.5), (2.5, "2.5")])
+@pytest.mark.parametrize("loss, pairs", [("2.5", 2.5), (2.5, "2.5"), (None, 2.5)])
 def test_a_measurement_that_is_no_number_is_refused(run, loss, pairs):
     with pytest.raises(ValueError, match=r"evaluation.json must"):
         gather([run(loss, pairs)])

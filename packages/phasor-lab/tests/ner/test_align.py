@@ -235,7 +235,7 @@ def test_lengths_that_cannot_be(arguments, message):
         align([example("Ada")], characters(), ["x"], **arguments)
 
 
-@pytest.mark.parametrize("name", ["cluener2020/dev.json", "wnut17/dev.conll", "germeval2014/dev.iob2"])
+@pytest.mark.parametrize("name", ["wnut17/dev.conll", "germeval2014/dev.iob2"])
 def test_real_data_on_characters_loses_nothing(shared_data, name):
     examples = read(shared_data / "ner" / name)[:500]
     windows, report = align(examples, characters(), labels_of(examples), max_length=128, stride=40)

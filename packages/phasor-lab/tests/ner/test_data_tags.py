@@ -1,10 +1,10 @@
-"""Tags of both schemes become the spans that conlleval, as seqeval repeats it, sees in them."""
+"""Tags become the spans that conlleval, as seqeval repeats it, sees in them."""
 
 import random
 
 import pytest
 
-from phasor_lab.ner.data import Entity, read
+from phasor_lab.ner.data import read
 
 from .outside import seqeval_spans
 
@@ -21,7 +21,6 @@ def spans(tmp_path, tags: list[str]) -> list[tuple[int, int, str]]:
     "tags, expected",
     [
         ("B-a I-a B-a O B-b", [(0, 1, "a"), (2, 2, "a"), (4, 4, "b")]),
-        ("B-a E-a S-a O B-b I-b E-b", [(0, 1, "a"), (2, 2, "a"), (4, 6, "b")]),
         ("B-a-b I-a-b O", [(0, 1, "a-b")]),
         ("O O", []),
     ],
@@ -30,26 +29,17 @@ def test_schemes(tmp_path, tags, expected):
     assert spans(tmp_path, tags.split()) == expected
 
 
-def test_each_column_has_its_scheme(tmp_path):
-    path = tmp_path / "tags.conll"
-    path.write_text("x\tB-a\tS-b\nx\tI-a\tO\nx\tO\tS-b\n")
-    assert read(path)[0].entities == (Entity(0, 1, "b"), Entity(0, 3, "a"), Entity(4, 5, "b"))
-
-
-@pytest.mark.parametrize("scheme", ["IOB2", "IOBES"])
-def test_random_spans_read_as_seqeval_reads_them(tmp_path, scheme):
+def test_random_spans_read_as_seqeval_reads_them(tmp_path):
     random.seed(0)
     for _ in range(30):
-        tags = tagged(scheme, 40)
-        assert spans(tmp_path, tags) == seqeval_spans(tags, scheme)
+        tags = tagged(40)
+        assert spans(tmp_path, tags) == seqeval_spans(tags, "IOB2")
 
 
-def tagged(scheme: str, length: int) -> list[str]:
+def tagged(length: int) -> list[str]:
     tags: list[str] = []
     while len(tags) < length:
         size, label = random.randint(1, 4), random.choice("ab")
         inside = [f"B-{label}", *[f"I-{label}"] * (size - 1)]
-        if scheme == "IOBES":
-            inside[-1] = f"{'E' if size > 1 else 'S'}-{label}"
         tags += ["O"] if random.random() < 0.4 else inside
     return tags

@@ -1,5 +1,6 @@
 """A folder that tries to run its own code, or to have some fetched, through the command line with a yes to all."""
 
+import hashlib
 import json
 import os
 import re
@@ -8,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from safetensors.torch import load_file, save_file
 
 import limited
 from house import PYTHONPATH
 from phasor_lab.ner.model import WAY_OUT, save
 from phasor_lab.ner.pretrained import load_pretrained, make_pretrained
+from phasor_lab.run_folder.tensors import read_tensors, write_tensors
 
 from .toy import DEV, RUN, TOKENIZER, TRAIN, model, write_spans
 
@@ -92,13 +93,20 @@ def training(place: Path, settings: dict) -> Case:
     return Case(place, words, f"phasor: {NEVER_RUN.format(folder=str(folder))}\n")
 
 
+def reseal(saved: Path, config: str) -> None:
+    """Another config, with the seal that its author would write."""
+    (saved / "config.json").write_text(config)
+    tensors, sealed = read_tensors(saved / "model.safetensors", "weights", "")
+    sealed["files"]["config.json"] = hashlib.sha256(config.encode()).hexdigest()
+    write_tensors(saved / "model.safetensors", tensors, sealed)
+
+
 def prediction(place: Path, settings: dict) -> Case:
     saved = place / "saved"
     save(saved, model(), TOKENIZER, RUN)
-    save_file(load_file(saved / "model.safetensors"), saved / "model.safetensors")  # without the seals of the others
     about = json.loads((saved / "config.json").read_text())
     about["model"]["encoder"] = "pretrained"
-    (saved / "config.json").write_text(json.dumps(about))
+    reseal(saved, json.dumps(about))
     reason = NEVER_RUN.format(folder=str(write(place, saved / "encoder", settings)))
     (place / "texts").write_text("ada met bob\n")
     said = f"phasor: {saved} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}\n"

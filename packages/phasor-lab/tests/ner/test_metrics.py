@@ -9,7 +9,7 @@ from phasor.encodings.heads import Span
 from phasor_lab.ner import make_tokenizer
 from phasor_lab.ner.data import Entity, Example, Prediction, align, merge, read
 from phasor_lab.ner.data.windows import _crossing
-from phasor_lab.ner.metrics import Score, evaluate
+from phasor_lab.ner.metrics import Score, best_threshold, evaluate
 from steps import counted_steps
 
 from .outside import nervaluate_strict, seqeval_score
@@ -25,7 +25,6 @@ def test_by_hand():
     assert (scores.overall.precision, scores.overall.recall) == (1 / 4, 1 / 3)
     assert scores.overall.f1 == pytest.approx(2 / 7, rel=1e-15)  # 2 / (4 + 3)
     assert scores.labels == {LOC: Score(0, 0, 1), ORG: Score(0, 1, 0), PER: Score(1, 3, 2)}
-    assert scores.confusion == {(None, PER): 2, (LOC, ORG): 1, (PER, None): 1, (PER, PER): 1}
 
 
 def test_the_same_span_in_another_text_is_another():
@@ -42,7 +41,7 @@ def test_nothing_is_zero():
     scores = evaluate([[], []], [[], []])
     assert scores.overall == scores.nested == Score(0, 0, 0)
     assert (scores.overall.precision, scores.overall.recall, scores.overall.f1) == (0.0, 0.0, 0.0)
-    assert (scores.labels, scores.confusion) == ({}, {})
+    assert scores.labels == {}
     assert evaluate([[Entity(0, 1, PER)]], [[]]).overall.f1 == evaluate([[]], [[Entity(0, 1, PER)]]).overall.f1 == 0.0
 
 
@@ -57,21 +56,6 @@ def test_nested_entities_apart():
     assert evaluate(gold, [[Entity(30, 31, PER)]]).nested == Score(0, 0, 2)
     assert evaluate([[Entity(0, 4, ORG), Entity(0, 4, LOC)]], [[]]).nested == Score(0, 0, 2)  # one span, two labels
     assert evaluate([[outer], [inner]], [[outer], [inner]]).nested == Score(0, 0, 0)  # in different texts
-
-
-def test_confusion_pairs_what_has_one_span():
-    gold = [[Entity(0, 4, ORG), Entity(0, 4, LOC), Entity(5, 6, PER)]]
-    predicted = [[Entity(0, 4, LOC), Entity(0, 4, PER), Entity(5, 6, LOC), Entity(5, 6, ORG)]]
-    assert evaluate(gold, predicted).confusion == {(LOC, LOC): 1, (ORG, PER): 1, (PER, LOC): 1, (None, ORG): 1}
-
-
-def test_confusion_adds_up():
-    gold, predicted = random_texts(50, nested=True), random_texts(50, nested=True)
-    scores = evaluate(gold, predicted)
-    for label, score in scores.labels.items():
-        assert sum(n for (true, _), n in scores.confusion.items() if true == label) == score.gold
-        assert sum(n for (_, found), n in scores.confusion.items() if found == label) == score.predicted
-        assert scores.confusion.get((label, label), 0) == score.correct
 
 
 def test_lists_of_two_lengths():
@@ -138,7 +122,7 @@ def test_wnut_scores_as_in_seqeval_and_nervaluate(shared_data):
 
 
 def test_work_grows_with_the_entities_of_a_text_not_with_their_pairs():
-    tokenizer = make_tokenizer("bytes", [])
+    tokenizer = make_tokenizer("characters", ["anna "] * 2)
 
     def work(count):
         entities = [Entity(5 * i, 5 * i + 4, PER) for i in range(count)]
@@ -156,3 +140,36 @@ def test_work_grows_with_the_entities_of_a_text_not_with_their_pairs():
 
     few, many = work(500), work(2000)
     assert {name: many[name].count / few[name].count < 6 for name in many} == dict.fromkeys(many, True), (few, many)
+
+
+def test_the_best_threshold_is_that_of_a_search_over_all():
+    """Against every threshold between two scores, tried one by one."""
+    gold = [[Entity(0, 3, "x"), Entity(4, 7, "x")], [Entity(0, 3, "x")]]
+    scores = (0.9, 0.5, 0.5, 0.2, 0.1)
+    spans = ((0, 3), (4, 7), (1, 2), (0, 3), (8, 9))
+    texts = (0, 0, 0, 1, 1)
+    predictions = [
+        [Prediction(*span, "x", score) for span, score, t in zip(spans, scores, texts, strict=True) if t == text]
+        for text in (0, 1)
+    ]
+
+    def f1(threshold):
+        return evaluate(gold, [[p for p in of if p.score > threshold] for of in predictions]).overall.f1
+
+    best = best_threshold(gold, predictions)
+    assert f1(best) == max(f1((a + b) / 2) for a, b in pairwise([1.0, *scores, 0.0]))
+    assert best == pytest.approx(0.15)
+    assert best_threshold(gold, [[], []]) == 0.5
+
+
+def test_a_threshold_never_parts_equal_scores_and_is_the_highest_of_equals():
+    gold = [[Entity(0, 3, "x")]]
+    tied = [[Prediction(0, 3, "x", 0.5), Prediction(4, 7, "x", 0.5), Prediction(8, 9, "x", 0.3)]]
+    assert best_threshold(gold, tied) == pytest.approx(0.4)  # 2/3 with both; a cut between them would be 1, and no cut
+    two = [[Entity(0, 3, "x"), Entity(4, 7, "x"), Entity(8, 9, "x")]]
+    # kept one: 2/4; two: 2/5; three: 2/6; four, with the second right one: 4/7
+    scores = (((0, 3), 0.9), ((1, 2), 0.8), ((2, 3), 0.7), ((4, 7), 0.6), ((5, 6), 0.5))
+    assert best_threshold(two, [[Prediction(*span, "x", score) for span, score in scores]]) == pytest.approx(0.55)
+    equal = [[Prediction(0, 3, "x", 0.9), *(Prediction(i, i + 1, "x", 0.8 - i / 100) for i in range(10, 13)),
+              Prediction(4, 7, "x", 0.2)]]  # 2/4 with one, 4/8 with all five  # fmt: skip
+    assert best_threshold(two, equal) == pytest.approx((0.9 + 0.7) / 2)

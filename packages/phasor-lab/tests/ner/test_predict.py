@@ -1,15 +1,10 @@
-import json
-
 import pytest
 import torch
 
 from phasor.encodings.heads import decode
-from phasor_lab.ner import Prediction, Score, load, predict
+from phasor_lab.ner import load, predict
 from phasor_lab.ner.data import Example, align
-from phasor_lab.ner.metrics import Scores, to_dict
-from phasor_lab.ner.metrics import page as score_page
 from phasor_lab.ner.predict import predict_windows
-from phasor_lab.ner.view import marked
 
 from .toy import DEV, LABELS, TOKENIZER, model
 
@@ -74,32 +69,3 @@ def test_a_higher_threshold_keeps_less(saved):
         predict(saved, texts, threshold=2.0)
     with pytest.raises(ValueError, match="mode must be"):
         predict(saved, texts, mode="some")
-
-
-CLUB, PLACE, CROSSING = Prediction(3, 12, "club", 0.9), Prediction(3, 7, "place", 0.8), Prediction(5, 14, "name", 0.7)
-TEXT = "in lima & <b>co</b>"
-
-
-def test_the_marked_text_names_every_span_whatever_nests_or_crosses():
-    assert marked(TEXT, [CLUB, PLACE]) == "in [[lima place 0.80] & <b club 0.90]>co</b>"
-    assert marked(TEXT, [CLUB, CROSSING]) == "in [li[ma & <b club 0.90]>c name 0.70]o</b>"
-    assert marked("", []) == ""
-
-
-def test_a_label_of_a_megabyte_is_cut_wherever_it_is_shown():
-    label = "x" * 10**6
-    spans = [Prediction(0, 4, label, 0.5)]
-    assert len(marked(TEXT, spans)) < 3000
-
-
-def test_the_page_of_scores_says_what_is_taken_for_what():
-    score = Score(3, 4, 6)
-    scores = Scores(score, {"club": score, "name": Score(0, 0, 1)}, Score(1, 1, 1), {
-        ("club", "club"): 3, ("club", "name"): 1, ("club", None): 2, (None, "name"): 5
-    })  # fmt: skip
-    lines = score_page(scores).splitlines()
-    assert lines[1].split() == ["all", "0.7500", "0.5000", "0.6000", "3", "4", "6"]
-    assert [line.split() for line in lines[-3:]] == [
-        ["club", "1", "3", "1", "2"], ["name", "2", ".", ".", "."], ["extra", ".", "5"]
-    ]  # fmt: skip
-    assert json.loads(json.dumps(to_dict(scores)))["confusion"][1] == ["club", "name", 1]

@@ -12,7 +12,7 @@ from phasor_lab.ner.data import hold_out, usual_mode
 from phasor_lab.ner.data.windows import align
 from phasor_lab.ner.encoders import Convolution
 from phasor_lab.ner.model import collate, new_model
-from phasor_lab.ner.words import FEATURES, hashed, have_words, read_vectors, token_ids
+from phasor_lab.ner.words import FEATURES, hashed, have_words, token_ids
 
 from .toy import DEV, LABELS, TRAIN, model, model_config, train_config
 
@@ -48,7 +48,7 @@ def test_whether_texts_have_words_is_told_by_their_scripts(text, spaced):
     assert have_words([text]) is spaced
 
 
-@pytest.mark.parametrize("encoder", ["convolution", "bilstm", "transformer"])
+@pytest.mark.parametrize("encoder", ["convolution", "bilstm"])
 def test_a_sentence_of_words_is_scored_alike_alone_and_padded(encoder):
     config = word_config(encoder=encoder, layers=2)
     spans = new_model(config, 0).eval()
@@ -79,48 +79,10 @@ def test_features_are_dropped_in_training_only():
     assert torch.equal(encoder(*inputs[:2]), encoder(*inputs[:2]))
 
 
-def test_vectors_stand_for_their_words_and_stay_as_they_are(tmp_path):
-    (tmp_path / "vectors").write_text("2 3\nada 1 2 3\nrome 0 0.5 -1\nada 9 9 9\n")
-    vectors = read_vectors(tmp_path / "vectors")
-    assert vectors.words == ("ada", "rome") and vectors.values.tolist() == [[1, 2, 3], [0, 0.5, -1]]
-    tokenizer = make_tokenizer("words", [], known=vectors.words)
-    config = word_config(vocab=3, vectors=3)
-    spans = new_model(config, 0, vectors=vectors)
-    inputs = batch(config, tokenizer)
-    assert inputs.ids[0, :, -1].tolist() == [1, 0, 0, 0, 2]
-    spans.eval()
-    before, embedding = spans.encoder.embedding(inputs.ids), spans.encoder.embedding
-    with torch.no_grad():
-        embedding.vectors.weight[2] += 1  # that of "rome", the last word
-    after = embedding(inputs.ids)
-    assert torch.equal(after[0, :4], before[0, :4]) and not torch.equal(after[0, 4], before[0, 4])
-    with torch.no_grad():
-        embedding.vectors.weight[2] -= 1
-    train(spans, tokenizer, TRAIN, DEV, train_config(epochs=1), tmp_path / "model")
-    saved = load(tmp_path / "model").model
-    assert saved.encoder.embedding.vectors.weight.tolist() == [[0, 0, 0], [1, 2, 3], [0, 0.5, -1]]
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("ada 1 2\nbob 1\n", ":2: line must hold a word and 2 numbers, got 'bob 1"),
-        ("ada one\n", ":1: line must hold a word and its numbers"),
-        ("ada nan\n", ":1: line must hold a word and its numbers"),
-        ("", "file must hold a word and its numbers a line, got none"),
-    ],
-)
-def test_files_that_hold_no_vectors_are_refused(tmp_path, text, message):
-    (tmp_path / "vectors").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_vectors(tmp_path / "vectors")
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"encoder": "pretrained"}, "words must be False for a pretrained encoder"),
-        ({"words": False, "vectors": 8}, "vectors are for words alone, got vectors=8"),
         ({"rows": 0}, "rows must be an integer of at least 1, got 0"),
     ],
 )

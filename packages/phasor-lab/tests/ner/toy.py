@@ -42,7 +42,7 @@ TOKENIZER = make_tokenizer("characters", [example.text for example in TRAIN])
 
 
 def model_config(**changes: object) -> SpanConfig:
-    plain = {"labels": labels_of(TRAIN), "vocab": TOKENIZER.get_vocab_size(), "dim": 32, "layers": 1, "heads": 2}
+    plain = {"labels": labels_of(TRAIN), "vocab": TOKENIZER.get_vocab_size(), "dim": 32, "layers": 1}
     small = {"head_dim": 16, "dropout": 0.1, "max_length": 32, "overlap": 8}
     return SpanConfig(**{**plain, **small, **changes})  # type: ignore[arg-type]
 

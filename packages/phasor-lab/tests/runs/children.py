@@ -1,4 +1,4 @@
-"""Trainings that tests let other processes do, in order to kill them: small ones of the lab and of span recognition."""
+"""A training that tests let other processes do, in order to kill it: a small one of the lab."""
 
 import sys
 from pathlib import Path
@@ -17,19 +17,11 @@ def lab(folder: Path) -> None:
     train(RunConfig(model=model, tokens=30 * 8 * 16, batch=8, source=text.sha256), folder, text, checkpoint_every=3)
 
 
-def ner(folder: Path) -> None:
-    """Three epochs of four steps, a checkpoint every third step."""
-    from ner.toy import TOKENIZER, examples, model, train_config
-    from phasor_lab.ner import train
-
-    train(model(), TOKENIZER, examples(32), examples(8, 1), train_config(epochs=3), folder, checkpoint_every=3)
-
-
-def run(kind: str, folder: Path) -> None:
-    """One of them; its error, if it is a user's, goes to ``folder`` with .error."""
+def run(folder: Path) -> None:
+    """It; its error, if it is a user's, goes to ``folder`` with .error."""
     torch.set_num_threads(1)
     try:
-        {"lab": lab, "ner": ner}[kind](folder)
+        lab(folder)
     except ValueError as error:
         folder.with_suffix(".error").write_text(str(error))
         sys.exit(2)

@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,11 @@ import limited
 
 from . import children
 
-pytest.importorskip("tokenizers")
-
 
 @pytest.fixture(scope="module")
-def start() -> Iterator[Callable[[str, Path], limited.Child]]:
+def start() -> Iterator[Callable[[Path], limited.Child]]:
     """Start a training in a process that has torch already."""
-    modules = ["torch", "torch._dynamo", "tokenizers", "phasor_lab.lab", "phasor_lab.ner"]
+    modules = ["torch", "torch._dynamo", "phasor_lab.lab"]
     with limited.children(*modules) as start:
         yield partial(start, children.run)
 
@@ -31,9 +29,7 @@ def contents(folder: Path) -> dict[str, object]:
     for path in sorted(folder.iterdir()):
         if path.suffix == ".jsonl":
             lines = [json.loads(line) for line in path.read_text().splitlines()]
-            found[path.name] = [
-                {k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines
-            ]
+            found[path.name] = [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
         elif path.name == "checkpoint.safetensors":
             with safe_open(path, "pt") as file:
                 found[path.name] = {name: file.get_tensor(name).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
@@ -44,30 +40,24 @@ def contents(folder: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, start):
-    """``whole(kind)``: the seconds and the contents of a training that nothing disturbed."""
-
-    @cache
-    def of(kind: str) -> tuple[float, dict[str, object]]:
-        folder = tmp_path_factory.mktemp(kind)
-        start(kind, folder / "first").join()  # also waits for the server of processes
-        began = time.perf_counter()
-        start(kind, folder / "whole").join()
-        seconds = time.perf_counter() - began
-        assert contents(folder / "first") == contents(folder / "whole") != {}
-        return seconds, contents(folder / "whole")
-
-    return of
+    """The seconds and the contents of a training that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("lab")
+    start(folder / "first").join()  # also waits for the server of processes
+    began = time.perf_counter()
+    start(folder / "whole").join()
+    seconds = time.perf_counter() - began
+    assert contents(folder / "first") == contents(folder / "whole") != {}
+    return seconds, contents(folder / "whole")
 
 
-@pytest.mark.parametrize("kind", ["lab", "ner"])
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_killed_training_ends_with_the_same_bytes(tmp_path, start, whole, kind, kills):
+def test_a_killed_training_ends_with_the_same_bytes(tmp_path, start, whole, kills):
     """Some of them with a second process on their folder, which is told so, or goes on where the first was killed."""
     chance, done, number = random.Random(kills), 0, 0
-    seconds, wanted = whole(kind)
+    seconds, wanted = whole
     while True:
         folder = tmp_path / f"killed{number}"
-        processes = [start(kind, folder) for _ in range(1 + (chance.random() < 0.4))]
+        processes = [start(folder) for _ in range(1 + (chance.random() < 0.4))]
         time.sleep(chance.uniform(0, seconds) if done < kills else 0)
         for process in processes:
             if done < kills and process.exitcode is None:
@@ -84,13 +74,12 @@ def test_a_killed_training_ends_with_the_same_bytes(tmp_path, start, whole, kind
             number += 1  # it was done before it could be killed: another
 
 
-@pytest.mark.parametrize("kind", ["lab", "ner"])
-def test_of_two_processes_on_one_folder_one_is_told_so(tmp_path, start, whole, kind):
-    pair = [start(kind, tmp_path / "both") for _ in range(2)]
+def test_of_two_processes_on_one_folder_one_is_told_so(tmp_path, start, whole):
+    pair = [start(tmp_path / "both") for _ in range(2)]
     for process in pair:
         process.join()
     codes = sorted(process.exitcode for process in pair)
     assert codes in ([0, 2], [0, 0])  # or the second came when the first was done
     if codes == [0, 2]:
         assert "both must be used by one process at a time, and process" in (tmp_path / "both.error").read_text()
-    assert contents(tmp_path / "both") == whole(kind)[1]
+    assert contents(tmp_path / "both") == whole[1]

@@ -56,7 +56,7 @@ def _biases(kind: str | int, spec: phasor.RotarySpec) -> tuple[torch.Tensor, tor
 @pytest.mark.parametrize("family", ["llama", "glm"])  # halves of whole heads; interleaved, half of the channels
 def test_every_planted_head_is_named(family):
     kinds = [0, 1, 2, 3, 5, 9, 17, 25, "start", "everything", "content"]
-    found = study(planted(family, kinds), TOKENS, length=LENGTH, budget=1)
+    found = study(planted(family, kinds), TOKENS, length=LENGTH)
     words = {0: "itself", 1: "previous token", "content": "mixed", "start": "start", "everything": "everything"}
     assert [use.kind for use in found.heads] == [words.get(kind, f"{kind} tokens back") for kind in kinds]
     assert all(use.position > 0.999 for use in found.heads[:9]) and found.heads[10].content > 0.1
@@ -69,9 +69,9 @@ def test_pairs_that_never_rotate_are_named_unused():
     )
     for parameter in model.parameters():
         parameter.data.mul_(6.0)
-    found = study(model, TOKENS, length=LENGTH, budget=1)
+    found = study(model, TOKENS, length=LENGTH)
     (rotation,) = found.rotations
     assert rotation.unused == (4, 5, 6, 7) and rotation.stopped[4:] == (0.0,) * 4
     assert rotation.to_dict()["wavelengths"][4:] == [None] * 4 and "4-7 (wavelength ∞)" in str(found)
-    found = study(causal("glm"), TOKENS, length=LENGTH, budget=1)
+    found = study(causal("glm"), TOKENS, length=LENGTH)
     assert len(found.rotations[0].stopped) == 4 and "in no pair: 8 of 16 channels" in str(found)

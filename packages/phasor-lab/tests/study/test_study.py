@@ -1,4 +1,4 @@
-"""Which pairs a model uses, by two ways to stop them; heads of planted kinds; where the costs are looked for."""
+"""Which pairs a model uses, by two ways to stop them; heads of planted kinds."""
 
 import json
 import math
@@ -28,11 +28,10 @@ from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
 from phasor_lab.running.model import AT_ONCE, RunningModel
 from phasor_lab.running.windows import windows_of
-from phasor_lab.studying import Place, study
+from phasor_lab.studying import study
 from phasor_lab.studying.heads import by_distance, head_use
 from phasor_lab.studying.pairs import pair_uses
-from phasor_lab.studying.places import SPLIT, costs
-from phasor_lab.studying.rotated_back import check_route, loss_without
+from phasor_lab.studying.rotated_back import check_route
 
 TEXT = HERE / "held_out.txt"  # 16,000 bytes that the models were not trained on
 TOKENS = torch.tensor(list(TEXT.read_bytes()))
@@ -78,10 +77,7 @@ def test_a_pair_that_the_weights_do_not_use_is_named(model):
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "glm", "cohere", "olmo2", "gpt_neox", "phi3", "gemma3"])
 def test_rotated_back_is_not_rotated(family):
-    """Of all layers at once, and layer by layer and pair by pair as by the model's own tables; keys may be shared.
-
-    Gemma 3 has a rotation for each of its two layers, the others one layer, so both ways change the same.
-    """
+    """Rotated q and k taken back have the loss of tables that do not rotate; keys may be shared, layers differ."""
     layers = 2 if family == "gemma3" else 1
     model = causal(family, num_hidden_layers=layers)
     for parameter in model.parameters():
@@ -91,18 +87,7 @@ def test_rotated_back_is_not_rotated(family):
     own = running.own(LENGTH)
     assert len(own) == layers and [rotation.layers for rotation in running.rotations] == [(i,) for i in range(layers)]
     check_route(running, rows, own)
-    plain = running.loss(rows)
-    for layer, frequencies in enumerate(own):
-        for pair in range(0, len(frequencies), 2):
-            for speed in (0.0, 0.5):
-                changed = [values.clone() for values in own]
-                changed[layer][pair] *= speed
-                with running.with_frequencies(changed, running.factors(LENGTH)):
-                    theirs = running.loss(rows)
-                back = [values * (1 - speed) for values in own]
-                ours = loss_without(running, rows, back, Place(layer, None, pair, pair + 1))
-                assert ours == pytest.approx(theirs, abs=2e-5), (layer, pair, speed)
-    assert running.loss(rows) == plain and model.config._attn_implementation != "phasor_study"
+    assert model.config._attn_implementation != "phasor_study"
 
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
@@ -157,7 +142,7 @@ def test_heads_that_share_keys_are_described_by_their_own():
     for projection, biases in ((attention.q_proj, [back] * 4), (attention.k_proj, [ones.flatten(), 0 * back])):
         projection.weight.data.zero_()
         projection.bias.data.copy_(torch.cat(biases) * 12)
-    found = study(model, TOKENS[:1000] % 96, length=LENGTH, budget=1)
+    found = study(model, TOKENS[:1000] % 96, length=LENGTH)
     assert [use.kind for use in found.heads] == ["previous token"] * 2 + ["everything"] * 2
     highest = 12 * 12 * 16 / 4  # of two vectors of 16 twelves, over the root of 16
     for use in found.heads:
@@ -172,22 +157,9 @@ def test_a_layer_without_rotation_has_no_cost():
     model = SmolLM3ForCausalLM(SmolLM3Config(**SIZES, no_rope_layers=[1, 0])).eval()
     for parameter in model.parameters():
         parameter.data.mul_(3.0)
-    found = study(model, torch.randint(3, 96, (2000,), generator=torch.Generator().manual_seed(0)), length=32, budget=2)
-    assert {cost.place.layer for cost in found.places} == {0} and found.places[0].worth > 1e-4
+    found = study(model, torch.randint(3, 96, (2000,), generator=torch.Generator().manual_seed(0)), length=32)
     assert found.rotations[0].layers == (0,) and {use.layer for use in found.heads} == {0, 1}
     assert "no rotation" in str(found)
-
-
-def test_heads_of_one_place_are_changed_alone(model):
-    """Stopping both heads of a layer one after the other is not stopping one: the other keeps its output."""
-    running, rows = RunningModel(model), windows_of("tokens", TOKENS, LENGTH, 4)
-    own = running.own(LENGTH)
-    model.model.layers[1].self_attn.o_proj.weight.data[:, 32:] = 0.0  # head 1 of layer 1 reaches nothing
-    plain = running.loss(rows)
-    assert loss_without(running, rows, own, Place(1, 1, 0, 16)) == pytest.approx(plain, abs=1e-6)
-    assert loss_without(running, rows, own, Place(1, 0, 0, 16)) == pytest.approx(
-        loss_without(running, rows, own, Place(1, None, 0, 16)), abs=1e-6
-    )
 
 
 def rotated(x):
@@ -240,42 +212,20 @@ def test_the_mean_at_each_distance():
     assert by_distance(x).tolist() == [4.0, 5.0, 6.0]
 
 
-def test_the_dearest_places_are_split_first_within_the_budget():
-    """One pair of one head costs; its place is the last of 2 + 3 + 2 * 3 measured ones, and others are not split."""
-
-    def cost(place, speed):
-        dear = place.layer == 1 and place.head in (None, 2) and place.first <= 5 < place.last
-        return (1.0 - speed) if dear else SPLIT / 2
-
-    layers = {0: (3, 8), 1: (3, 8)}
-    places = costs(cost, layers, 100)
-    assert [c.place for c in places[-2:]] == [Place(1, 2, 4, 5), Place(1, 2, 5, 6)] and len(places) == 11
-    assert (places[-1].stopped, places[-1].slowed) == (1.0, 0.5)
-    assert [len(costs(cost, layers, n)) for n in (1, 4, 7, 11, 50)] == [1, 4, 7, 11, 11]
-
-
 def test_a_study_names_what_the_weights_do_not_use_in_every_head(model, place):
     before = {name: tensor.clone() for name, tensor in (*model.state_dict().items(), *model.named_buffers())}
     told = []
-    found = study(model, TOKENS[:8000], length=LENGTH, budget=20, tell=lambda done, most: told.append((done, most)))
+    found = study(model, TOKENS[:8000], length=LENGTH, tell=lambda done, most: told.append((done, most)))
     after = dict((*model.state_dict().items(), *model.named_buffers()))
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert told == [(i, 16 + 20) for i in range(1, 16 + 20 + 1)]  # pairs and places
-    assert len(found.heads) == 4 and len(found.places) == 20 and "position, content, both" in str(found)
+    assert told == [(i, 16) for i in range(1, 17)]
+    assert len(found.heads) == 4 and "position, content, both" in str(found)
     assert 256 <= found.trained.tokens < 512  # the length that it was trained for
-    whole = found.cost_of(1, 0, 0).place
-    assert whole.layer == 1 and whole.head in (0, None)
     data = json.loads(json.dumps(found.to_dict()))
-    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH and data["places"][0]["layer"] == 0
-    none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH, budget=20)
-    assert not none.rotations[0].used and all(cost.worth < 1e-6 for cost in none.places) and len(none.places) == 2
+    assert len(data["heads"]) == 4 and len(data["heads"][0]["mass"]) == LENGTH
+    none = study(unused(model, list(range(16))), TOKENS[:1000], length=LENGTH)
+    assert not none.rotations[0].used
     assert "used:   none" in str(none) and "unused: 16 of 16 pairs: 0-15 (" in str(none)
-
-
-def test_a_budget_too_small_for_all_layers_leaves_the_others_as_not_tried(model):
-    found = study(model, TOKENS[:1000], length=LENGTH, budget=1)
-    assert found.cost_of(0, 0, 0).place.layer == 0 and found.cost_of(1, 0, 0) is None
-    assert str(found).count("not tried") == 4
 
 
 def test_models_that_cannot_be_followed(model):
@@ -315,7 +265,6 @@ def test_texts_that_do_not_do():
         (TOKENS[:90] % 96, {"length": 16}, "tokens must have at least 97 tokens, got 90"),
         (TOKENS[None], {"length": 16}, r"tokens must be whole numbers \[n\], got torch.int64 \[1, 16000\]"),
         ([1, 2], {"length": 16}, r"tokens must be whole numbers \[n\], got list"),
-        (TOKENS % 96, {"length": 16, "budget": 0}, "budget must be an integer of at least 1, got 0"),
         (TOKENS % 96, {"length": 0}, "length must be an integer of at least 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -357,7 +306,7 @@ class BidirectionalLlama(LlamaForCausalLM):
 def test_the_command(place, tmp_path, phasor):
     text = tmp_path / "text.txt"
     text.write_bytes(TEXT.read_bytes()[:3000])
-    code, out, err = phasor("study", place, "--text", text, "--length", "64", "--places", "4")
+    code, out, err = phasor("study", place, "--text", text, "--length", "64")
     assert (
         code == 0
         and not err
@@ -365,7 +314,7 @@ def test_the_command(place, tmp_path, phasor):
         and "|q|^2" in out
         and "looks at" in out
     )
-    code, out, _ = phasor("study", place, "--text", text, "--length", "64", "--places", "2", "--json")
+    code, out, _ = phasor("study", place, "--text", text, "--length", "64", "--json")
     assert code == 0 and len(json.loads(out)["rotations"][0]["stopped"]) == 16
     code, _, err = phasor("study", tmp_path, "--text", TEXT)
     assert code == 2 and err.count("\n") == 1 and "config.json" in err
@@ -376,7 +325,7 @@ def test_two_processes_print_what_one_prints(place, tmp_path):
     """To the byte: each has its share of the windows, and their losses are added in one order."""
     text = tmp_path / "text.txt"
     text.write_bytes(TEXT.read_bytes()[:6000])
-    words = ["-m", "phasor", "study", str(place), "--text", str(text), "--length", "64", "--places", "6", "--json"]
+    words = ["-m", "phasor", "study", str(place), "--text", str(text), "--length", "64", "--json"]
     env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))

@@ -70,23 +70,15 @@ PLATES = (
         rotary.plane, rotary.draw_plane,
     ),
     Plate(
-        "polar", "Rotation in polar form", (12, 18),
-        "Left: the angles of four pairs of a head of 128, from position 0 in the middle to 24 at the edge. A turn of "
-        "the fastest pair takes 6.28 positions. Right: what a pair adds to the score at each distance. That is a "
-        "wave: its height and start come from the content, its speed from the pair.",
-        rotary.polar, rotary.draw_polar,
-    ),
-    Plate(
         "phases", "Rotary phases", (13, 18, 19),
         "Above: the cosine of each of 64 pairs at 256 positions, base 10,000. Below: how many positions one turn "
         "takes, for three bases. Pairs above the dotted line made no whole turn in 4,096 tokens of training.",
         rotary.phases, rotary.draw_phases,
     ),
     Plate(
-        "decay", "Decay, and its bound", (21, 23, 24),
+        "decay", "Decay, and its bound", (21, 23),
         "Above: the mean cosine of the 64 pairs by distance. The band runs from its lowest to its highest value near "
-        "each distance, and the line is the integral that it follows at first. It is first negative at 1,707. Below: "
-        "the published curve, which is only an upper bound.",
+        "each distance. It is first negative at 1,707. Below: the published curve, which is only an upper bound.",
         rotary.decays, rotary.draw_decays,
     ),
     Plate(
@@ -99,17 +91,5 @@ PLATES = (
         "Left: which of 32 learned numbers a distance takes. Distances up to 15 have a number each. Then ever more "
         "share one, and all from 113 on have the last. Right: two heads with made-up numbers.",
         relative.t5, relative.draw_t5,
-    ),
-    Plate(
-        "shaw", "Shaw", (52,),
-        "What the vectors of distances add to the scores of three queries. Distances are clipped at 16, so all "
-        "beyond count as 16. Queries and vectors are made up.",
-        relative.shaw, relative.draw_shaw,
-    ),
-    Plate(
-        "transformer_xl", "Transformer-XL", (53,),
-        "What the sinusoid of a distance adds to the scores of three queries, through a made-up matrix. These are "
-        "waves in the distance that differ by query and have no end.",
-        relative.transformer_xl, relative.draw_transformer_xl,
     ),
 )  # fmt: skip

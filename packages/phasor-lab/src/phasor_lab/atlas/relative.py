@@ -1,11 +1,11 @@
-"""Plates of the encodings that add something to each score: ALiBi, T5, Shaw, Transformer-XL."""
+"""Plates of the encodings that add a number to each score: ALiBi and T5."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from phasor.encodings import ALiBi, Encoding, Shaw, T5Bias, TransformerXL, t5_bucket
+from phasor.encodings import ALiBi, Encoding, T5Bias, t5_bucket
 
 from .paper import Paper
 
@@ -13,14 +13,13 @@ HEADS, WIDTH = 8, 32
 REACH = 64  # distances that are drawn
 
 
-def bias_of(encoding: Encoding, heads: int, last: int, queries: int = 1) -> Tensor:
-    """What an encoding adds to the scores at distances 0 to ``last``, for made-up queries, ``[queries, heads, S]``."""
-    q = torch.randn(queries, heads, 1, WIDTH, generator=torch.Generator().manual_seed(1))
-    keys = torch.zeros(queries, heads, last + 1, WIDTH)
+def bias_of(encoding: Encoding, heads: int, last: int) -> Tensor:
+    """What an encoding adds to the scores at distances 0 to ``last``, ``[heads, S]``."""
+    q, keys = torch.zeros(1, heads, 1, WIDTH), torch.zeros(1, heads, last + 1, WIDTH)
     with torch.no_grad():
         bias = encoding.bias(q, keys, torch.tensor([last]), last - torch.arange(last + 1), scale=WIDTH**-0.5)
     assert bias is not None
-    return bias.expand(queries, heads, 1, last + 1)[:, :, 0]
+    return bias.expand(1, heads, 1, last + 1)[0, :, 0]
 
 
 def made_up(kind: type[Encoding], *args: Any, spread: float = 1.0, **more: Any) -> Encoding:
@@ -33,7 +32,7 @@ def made_up(kind: type[Encoding], *args: Any, spread: float = 1.0, **more: Any) 
 
 
 def alibi() -> Tensor:
-    return bias_of(ALiBi(HEADS), HEADS, REACH)[0]
+    return bias_of(ALiBi(HEADS), HEADS, REACH)
 
 
 def draw_alibi(paper: Paper, bias: Tensor) -> Any:
@@ -48,7 +47,7 @@ def draw_alibi(paper: Paper, bias: Tensor) -> Any:
 def t5() -> tuple[Tensor, Tensor]:
     return (
         t5_bucket(-torch.arange(161), bidirectional=False),
-        bias_of(made_up(T5Bias, 2, bidirectional=False), 2, 160)[0],
+        bias_of(made_up(T5Bias, 2, bidirectional=False), 2, 160),
     )
 
 
@@ -62,31 +61,3 @@ def draw_t5(paper: Paper, values: tuple[Tensor, Tensor]) -> Any:
     axes[1].set(title="added to the score", xlabel="distance")
     paper.legend(figure, loc="outside lower right", ncols=2)
     return figure
-
-
-def shaw() -> Tensor:
-    return bias_of(made_up(Shaw, WIDTH, 16), 1, REACH, queries=3)[:, 0]
-
-
-def transformer_xl() -> Tensor:
-    return bias_of(made_up(TransformerXL, 1, WIDTH, 64, spread=0.15), 1, 4 * REACH, queries=3)[:, 0]
-
-
-def draw_queries(paper: Paper, bias: Tensor, end: int | None = None) -> Any:
-    figure, ax = paper.figure(height=3.0)
-    ax.axhline(0, color=paper.faint, linewidth=0.8)
-    for n, (line, color) in enumerate(zip(bias, paper.lines, strict=False)):
-        ax.plot(line.numpy(), color=color, linewidth=1.5, label=f"query {n + 1}")
-    if end is not None:
-        ax.axvline(end, color=paper.ink, linestyle=":", linewidth=1)
-    ax.set(xlabel="distance", ylabel="added to the score")
-    paper.legend(ax, loc="upper right", ncols=3, handlelength=1)
-    return figure
-
-
-def draw_shaw(paper: Paper, bias: Tensor) -> Any:
-    return draw_queries(paper, bias, end=16)
-
-
-def draw_transformer_xl(paper: Paper, bias: Tensor) -> Any:
-    return draw_queries(paper, bias)

@@ -1,6 +1,5 @@
 """`phasor fit`: the best frequencies of one model for a longer context."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +21,6 @@ def fit(
         int | None, typer.Option(min=2, help="The length that the model was trained for (default: the declared one).")
     ] = None,
     evaluations: Annotated[int, typer.Option(min=10, help="How often the loss is evaluated.")] = 120,
-    minutes: Annotated[float, typer.Option(help="Minutes after which the search ends (default: no limit).")] = math.inf,
-    inside: Annotated[float, typer.Option(min=0, help="Weight of the loss at the trained length.")] = 0.5,
     attention: Annotated[
         float | None,
         typer.Option(help="Factor on cos and sin (default: by LongRoPE's formula, which every engine supports)."),
@@ -34,8 +31,7 @@ def fit(
 ) -> None:
     """Search the frequencies with the lowest loss at a longer context, and compare them with the known scalings.
 
-    With --out, a command that was killed continues when it is repeated. Exit code 0: the result is better than every
-    known scaling on the text to judge on, 1: it is not.
+    Exit code 0: the result is better than every known scaling on the text to judge on, 1: it is not.
     """
     from ..fitting import fit_folder
 
@@ -49,8 +45,6 @@ def fit(
         length=length,
         trained=trained,
         evaluations=evaluations,
-        minutes=minutes,
-        inside=inside,
         attention=attention,
         seed=seed,
         tell=progress("evaluations"),

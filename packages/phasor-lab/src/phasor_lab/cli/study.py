@@ -15,15 +15,14 @@ def study(
     length: Annotated[
         int | None, typer.Option(min=16, help="Tokens of a window (default: the declared length).")
     ] = None,
-    places: Annotated[int, typer.Option(min=1, help="Layers, heads and groups of pairs to measure one by one.")] = 120,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
-    """Say which pairs of its rotation a model uses, in which heads, and what each head looks at.
+    """Say which pairs of its rotation a model uses, and what each head looks at.
 
     A pair is used if the loss on the text grows when the pair is stopped, or rotated half as fast.
     """
     from ..studying import study_folder
 
-    report = study_folder(model, text, length=length, budget=places, tell=progress("pairs and places"))
+    report = study_folder(model, text, length=length, tell=progress("pairs"))
     if is_first():
         say_json(report.to_dict()) if as_json else say(report)

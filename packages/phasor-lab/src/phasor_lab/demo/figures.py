@@ -1,4 +1,4 @@
-"""The pictures of an encoding, with matplotlib: wavelengths, decay, angles, axes, layers. Each says what it shows."""
+"""The pictures of a rotation, with matplotlib: wavelengths and decay. Each says what it shows."""
 
 import math
 from collections.abc import Sequence
@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from phasor.models.configs import ModelRotary
 from phasor.models.published_lengths import published_length
-from phasor.rotary.rotation import Rotation
 from phasor.support.number_text import ranges
 from phasor.support.png_bytes import png_bytes
 from phasor.support.whole_files import write_together
@@ -39,8 +36,8 @@ class Picture:
 def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> dict[str, Picture]:
     """Draw every figure of a model into ``folder`` as PNG; returns ``{name: picture}``, names in reading order.
 
-    Wavelengths, decay and angles are drawn for each distinct rotation; the axis strip only if there are several axes,
-    the layer strip only if layers differ. All of them are written or none: ``OSError`` names the file that failed.
+    Wavelengths and decay are drawn for each distinct rotation. All of them are written or none: ``OSError`` names the
+    file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
@@ -48,27 +45,15 @@ def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -
     published = published_length(model) is not None
     for n, (fact, layers) in enumerate(zip(facts, model.distinct.values(), strict=True), start=1):
         suffix, whose = (f"_{n}", f"Rotation {n}, layers {ranges(layers)}") if len(facts) > 1 else ("", "")
-        for name, figure in _of_rotation(fact, published).items():
+        for name, figure in (("wavelengths", wavelengths(fact, published)), ("decay", decay_curve(fact))):
             if whose:
                 figure.suptitle(whose, fontsize="medium")
             figures[f"{name}{suffix}"] = figure
             words = caption(name, fact, published)
             captions[f"{name}{suffix}"] = f"{whose}. {words}" if whose else words
-    if len(set(model.layers)) > 1:
-        figures["layers"], captions["layers"] = layer_strip(model), LAYERS
     pictures = {name: Picture(folder / f"{name}.png", captions[name]) for name in figures}
     write_together({pictures[name].path: png_bytes(figure, dpi=120) for name, figure in figures.items()})
     return pictures
-
-
-def _of_rotation(facts: SpecFacts, published: bool) -> dict[str, Any]:
-    figures = {"wavelengths": wavelengths(facts, published), "decay": decay_curve(facts), "angles": angle_map(facts)}
-    if facts.spec.axes.count > 1:
-        figures["axes"] = axis_strip(facts)
-    return figures
-
-
-LAYERS = "Which rotation each layer uses; layers without one see no positions."
 
 
 def caption(name: str, facts: SpecFacts, published: bool = False) -> str:
@@ -80,9 +65,6 @@ def caption(name: str, facts: SpecFacts, published: bool = False) -> str:
         "wavelengths": f"{_positions(facts)} per turn of each pair.{before}{never}",
         "decay": "Expected score of equal vectors by distance, between its lowest and highest value near there: it "
         f"falls, then wavers.{bound}",
-        "angles": "The cosine of each pair's angle at the first positions: fast pairs make stripes, slow pairs hardly "
-        "change.",
-        "axes": "Which coordinate of a position rotates which pair.",
     }[name]
 
 
@@ -175,53 +157,3 @@ def _band(ax: Any, band: tuple[Any, Any, Any], color: str, label: str) -> None:
     ax.fill_between(starts, low, high, color=color, alpha=0.35, linewidth=0, label=label)
     ax.plot(starts, low, color=color, linewidth=1)
     ax.plot(starts, high, color=color, linewidth=1)
-
-
-def angle_map(facts: SpecFacts, columns: int = 512) -> Any:
-    """cos of the angle of every pair (of its first member) at the first positions, the same on all axes."""
-    spec = facts.spec
-    figure, ax = _figure()
-    at = torch.arange(min(columns, facts.max_position))
-    if spec.coordinates == "real":
-        at = torch.arange(columns) / 8
-    extent = (0.0, float(at[-1]) + float(at[1] if len(at) > 1 else 1), spec.pairs - 0.5, -0.5)
-    if spec.axes.count > 1:
-        at = at.expand(spec.axes.count, -1)
-    cos = Rotation.at(spec.replace(learned=False), at, facts.seq_len or 1).cos / facts.attention_factor
-    image = ax.imshow(
-        cos.T.numpy(), aspect="auto", cmap="cividis", vmin=-1, vmax=1, interpolation="nearest", extent=extent
-    )
-    figure.colorbar(image, ax=ax, label="cos(angle)")
-    where = "position" if spec.axes.count == 1 else "position on every axis"
-    ax.set(xlabel=f"{where} ({unit(spec)})", ylabel="pair", title="Cosine of the angle")
-    return figure
-
-
-def axis_strip(facts: SpecFacts) -> Any:
-    """The axis that rotates each pair, as a coloured strip."""
-    names = ("time", "height", "width") if facts.spec.axes.count == 3 else None
-    owner = facts.spec.axes.axis_of_pair(facts.spec.pairs)
-    labels = [names[a] if names else f"axis {a}" for a in range(facts.spec.axes.count)]
-    return _strip(owner, labels, "pair", "Axes")
-
-
-def layer_strip(model: ModelRotary) -> Any:
-    """The rotation of each layer, as a coloured strip."""
-    specs = list(model.distinct)
-    owner = [specs.index(layer) if layer is not None else len(specs) for layer in model.layers]
-    labels = [f"rotation {n}" for n in range(1, len(specs) + 1)] + ["no rotation"]
-    return _strip(owner, labels, "layer", "Layers")
-
-
-def _strip(owner: Sequence[int], labels: list[str], xlabel: str, title: str) -> Any:
-    figure, ax = _figure(height=1.8)
-    for value, label in enumerate(labels):
-        chosen = [i for i, o in enumerate(owner) if o == value]
-        if chosen:
-            color = COLORS[-1] if label == "no rotation" else COLORS[value]
-            bars = ax.bar(chosen, 1 - 0.18 * value, width=0.9, color=color, label=f"{label} ({len(chosen)})")
-            bars[0].set_zorder(2)
-    ax.set(xlabel=xlabel, yticks=[], title=title, xlim=(-0.7, len(owner) - 0.3))
-    ax.spines["left"].set_visible(False)
-    figure.legend(loc="outside right upper", frameon=False)
-    return figure

@@ -86,7 +86,7 @@ def _trained(out: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """The study and the doctor's pages of the rotary model that was trained, and their numbers."""
     tokens = read_text().held_out_sample(BYTES).long()
     with TemporaryDirectory() as scratch:
-        folder = export(load_model(out / "lab" / "runs" / "text-rotary-seed0")[0], Path(scratch) / "model")
+        folder = export(load_model(out / "lab" / "runs" / "rotary-seed0")[0], Path(scratch) / "model")
         say(f"which pairs the rotary one uses, and the rotation that it wants at {STRETCH} times the length\n")
         study = studying(folder, tokens, out / "study", say)
         say(f"\nthe same model after {MADE_SICK}, and after phasor.repair(model)\n")

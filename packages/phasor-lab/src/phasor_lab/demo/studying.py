@@ -14,7 +14,7 @@ from ..lab.quick import threads
 from ..studying import study
 
 BYTES = 60_000  # of the held-out text: one half to fit on, the other to judge
-PLACES, EVALUATIONS = 24, 60
+EVALUATIONS = 60
 STRETCH = 4
 
 
@@ -26,7 +26,7 @@ def studying(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None]
     out.mkdir(parents=True, exist_ok=True)
     model = load(folder)
     with threads(1):
-        used = study(model, tokens, budget=PLACES)
+        used = study(model, tokens)
         fitted = fit(model, tokens, length=STRETCH * used.length, evaluations=EVALUATIONS)
     say(f"{used}\n\n{fitted}")
     write_whole(out / "study.txt", f"{used}\n\n{fitted}\n".encode())

@@ -24,14 +24,12 @@ def descend(
     stretch: float,
     *,
     steps: int,
-    more: Callable[[int], bool] = lambda done: True,
 ) -> Tensor:
     """Divisors ``[P]`` of a lower loss than those of ``start``: the geometric mean of the last steps.
 
     ``gradient(step, logarithms)`` gives ``[1 + P]``: a loss, and its derivative by the logarithm of each divisor. A
     pair that rotates ``n`` times in the ``trained`` length goes ``n`` times shorter steps, so that no angle there
-    moves further than another. A divisor lies between 1 and `LARGEST` times the ``stretch``. ``more``, called with the
-    steps done, may end the search.
+    moves further than another. A divisor lies between 1 and `LARGEST` times the ``stretch``.
 
     >>> target = torch.tensor([1.0, 3.0], dtype=torch.float64)
     >>> def gradient(step, logarithms):
@@ -45,8 +43,6 @@ def descend(
     here = start.log()
     mean, square, kept = torch.zeros_like(here), torch.zeros_like(here), []
     for step in range(steps):
-        if not more(step):
-            break
         slope = gradient(step, here)[1:] * reach
         mean = MOMENTS[0] * mean + (1 - MOMENTS[0]) * slope
         square = MOMENTS[1] * square + (1 - MOMENTS[1]) * slope**2

@@ -2,9 +2,7 @@
 
 import json
 import math
-import time
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +21,12 @@ from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .descent import descend
 from .holdout import check_apart
-from .journal import Journal
 from .loss import DivisorLoss
 from .objective import Objective
 from .result import FITTED, Fit, written
 from .schemes import SCHEMES, divided
 
 EVALUATIONS = 120
-INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
 JUDGED = 24  # windows of the other text, at most
 LARGEST_FACTOR = 100.0  # on cos and sin: of much larger ones no softmax makes a number
 LARGER = "fit it on a machine with more"
@@ -45,11 +41,8 @@ def fit(
     holdout: Tensor | None = None,
     trained: int | None = None,
     evaluations: int = EVALUATIONS,
-    minutes: float = math.inf,
-    inside: float = INSIDE,
     attention: float | None = None,
     seed: int = 0,
-    journal: Path | None = None,
     tell: Callable[[int, int], None] = lambda done, most: None,
 ) -> Fit:
     """Search the divisors of a model's frequencies with the lowest loss at ``length`` tokens, on ``tokens`` ``[n]``.
@@ -57,21 +50,18 @@ def fit(
     Every scheme for a longer context is a divisor per pair (and a factor on cos and sin); all but LongRoPE's are one
     formula for every model. Here they are searched for this model: from the best formula downhill, by the gradient of
     the loss, and judged on ``holdout`` (by default the second half of ``tokens``). What is searched for is the lowest
-    loss at ``length`` plus ``inside`` times the loss at the trained length.
+    loss at ``length`` plus `INSIDE` times the loss at the trained length.
 
     - ``trained``: the length that it was trained for, by default the declared one.
     - ``attention``: the factor on cos and sin, at every length; None: that of LongRoPE's formula, the only one that
       every engine takes (`phasor.plan`). With 1.0, texts of up to the trained length are left as they are.
-    - ``evaluations``, ``minutes``: the search ends at whichever is first. Unless the minutes end it, a seed gives the
-      same result again.
-    - ``journal``: a file that gets the value of every evaluation. A call that finds one goes on from its end, with the
-      same result; at the end it is deleted.
+    - ``evaluations``: how often the loss is evaluated. A ``seed`` gives the same result again.
     - ``tell``: called with the evaluations done and the most there can be.
 
     The model stays as it is. Under torchrun the processes share the windows, and all return the same.
     Raises ``ValueError`` for a length that is not above the trained one, texts that are too short or overlap
-    (`check_apart`), a journal of another search, a model in training mode, and one whose frequencies cannot be replaced
-    (`RunningModel`, `DivisorLoss`).
+    (`check_apart`), a model in training mode, and one whose frequencies cannot be replaced (`RunningModel`,
+    `DivisorLoss`).
     Source: divisors per pair: LongRoPE, arXiv:2402.13753, section 3 (which searches them by evolution).
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
@@ -83,9 +73,6 @@ def fit(
     """
     whole("length", length)
     whole("evaluations", evaluations, at_least=FEWEST)
-    number("inside", inside, at_least=0)
-    if minutes != math.inf:
-        number("minutes", minutes, above=0)
     with process_group() as group:
         loss = DivisorLoss(RunningModel(model, group))
         trained = _trained(loss.model, trained, length)
@@ -94,39 +81,28 @@ def fit(
             half = len(tokens) // 2
             tokens, holdout = tokens[:half], tokens[half:]
         factor = _attention(attention, length, trained)
-        aim = Objective(loss, tokens, length, trained, inside, factor, seed)
+        aim = Objective(loss, tokens, length, trained, factor, seed, lambda done: tell(done, evaluations))
         judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
         check_apart(tokens, judged)
         known = {name: divided(loss.spec, name, trained, length) for name in SCHEMES}
-        search = {
-            "length": length, "trained": trained, "evaluations": evaluations, "inside": inside, "attention": factor,
-            "seed": seed, "text": sha256(str(tokens.tolist()).encode()).hexdigest(),
-        }  # fmt: skip
-        aim.tell = lambda done: tell(done, evaluations)
-        end = time.monotonic() + 60 * minutes
-
-        def more(_: int) -> bool:
-            return not group.total(torch.tensor(int(time.monotonic() >= end)))  # of any: all end together
-
-        with Journal.at(journal, search, group) as aim.journal:
-            best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST, more)
-            losses, at_trained = {}, {}
-            for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
-                losses[name], at_trained[name] = loss.at(judged, divisors, by), loss.at(near, divisors, by)
-            short = loss.at(near, torch.ones_like(best), factor)
+        best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST)
+        losses, at_trained = {}, {}
+        for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
+            losses[name], at_trained[name] = loss.at(judged, divisors, by), loss.at(near, divisors, by)
+        short = loss.at(near, torch.ones_like(best), factor)
     plain = {name: (tuple(divisors.tolist()), by) for name, (divisors, by) in known.items()}
     return Fit(
         trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, aim.tried, len(judged), seed
     )
 
 
-def _search(aim: Objective, formulas: list[Tensor], steps: int, more: Callable[[int], bool]) -> Tensor:
+def _search(aim: Objective, formulas: list[Tensor], steps: int) -> Tensor:
     """The divisors with the lowest score: of the best formula, or where the way downhill from it ends."""
     scores = [aim.score(divisors) for divisors in formulas]
     lowest = min(scores)
     start = formulas[scores.index(lowest)]
     waves = 2 * math.pi / aim.loss.plain
-    end = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps, more=more)
+    end = descend(aim.gradient, start, waves, aim.trained, aim.length / aim.trained, steps=steps)
     return end if aim.score(end) < lowest else start
 
 
@@ -173,8 +149,7 @@ def fit_folder(
 ) -> Fit:
     """`fit` of a folder with a transformers model and its tokenizer, on files of text.
 
-    ``out``: where the model's config is written with the scaling that was found. Beside it stands a journal while the
-    search runs (`journal_of`): a call that was killed, made again, goes on where it was.
+    ``out``: where the model's config is written with the scaling that was found.
     """
     folder = Path(folder)
     if out is not None:
@@ -184,17 +159,10 @@ def fit_folder(
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
     with process_group() as group:
         try:
-            fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, journal=journal_of(out), **options)
+            fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, **options)
         except ShortText as error:
             files = text if holdout is None else f"{text}, {holdout}"
             raise ValueError(f"{files}: {error}") from None
         if out is not None and group.first:
             write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
     return fitted
-
-
-def journal_of(out: str | Path | None) -> Path | None:
-    """The journal beside a config that is to be written; None where it goes to a terminal or a pipe."""
-    if out is None or (Path(out).exists() and not Path(out).is_file()):
-        return None
-    return Path(f"{out}.journal")

@@ -7,57 +7,46 @@ import torch
 from torch import Tensor
 
 from ..running.windows import windows_of
-from .journal import Journal
 from .loss import DivisorLoss
 
+INSIDE = 0.5  # the weight of the loss at the trained length, beside that at the longer one
 WINDOWS = 12  # for a score, of either length
 FAR, NEAR = 2048, 1024  # tokens of one step of the search, in windows of either length
 
 
 class Objective:
-    """The loss of divisors at ``length`` plus ``inside`` times that at ``trained``, in nats per token of ``tokens``
-    ``[n]``; with ``attention`` on cos and sin. Every evaluation is counted in ``tried``, told, and kept in a journal.
+    """The loss of divisors at ``length`` plus `INSIDE` times that at ``trained``, in nats per token of ``tokens``
+    ``[n]``; with ``attention`` on cos and sin. Every evaluation is counted in ``tried``, and told.
     """
 
     def __init__(
-        self, loss: DivisorLoss, tokens: Tensor, length: int, trained: int, inside: float, attention: float, seed: int
-    ) -> None:
+        self, loss: DivisorLoss, tokens: Tensor, length: int, trained: int, attention: float, seed: int,
+        tell: Callable[[int], None],
+    ) -> None:  # fmt: skip
         self.loss, self.tokens, self.length, self.trained = loss, tokens, length, trained
-        self.inside, self.attention, self.seed = inside, attention, seed
+        self.attention, self.seed, self.tell, self.tried = attention, seed, tell, 0
         self.far, self.near = (windows_of("the text to fit on", tokens, n, WINDOWS) for n in (length, trained))
-        self.tried = 0
-        self.journal: Journal | None = None
-        self.tell: Callable[[int], None] = lambda done: None
 
     def score(self, divisors: Tensor) -> float:
         """On windows that are always the same."""
-
-        def both() -> Tensor:
-            near = self.inside * self.loss.at(self.near, divisors, self.attention) if self.inside else 0.0
-            return torch.tensor([self.loss.at(self.far, divisors, self.attention) + near], dtype=torch.float64)
-
-        return float(self._value(both))
+        self._count()
+        far, near = (self.loss.at(windows, divisors, self.attention) for windows in (self.far, self.near))
+        return far + INSIDE * near
 
     def gradient(self, step: int, logarithms: Tensor) -> Tensor:
         """``[1 + P]``: the value and its slope by the logarithm of each divisor, on windows that the step draws."""
+        self._count()
         dice = random.Random(f"{self.seed} {step}")
+        far, near = (
+            some_windows(self.tokens, self.length, FAR, dice),
+            some_windows(self.tokens, self.trained, NEAR, dice),
+        )
+        slopes = [self.loss.gradient(windows, logarithms, self.attention) for windows in (far, near)]
+        return slopes[0] + INSIDE * slopes[1]
 
-        def both() -> Tensor:
-            far = some_windows(self.tokens, self.length, FAR, dice)
-            slope = self.loss.gradient(far, logarithms, self.attention)
-            if self.inside:
-                near = some_windows(self.tokens, self.trained, NEAR, dice)
-                slope = slope + self.inside * self.loss.gradient(near, logarithms, self.attention)
-            return slope
-
-        return self._value(both)
-
-    def _value(self, compute: Callable[[], Tensor]) -> Tensor:
+    def _count(self) -> None:
         self.tried += 1
         self.tell(self.tried)
-        if self.journal is None:
-            return compute()
-        return torch.tensor(self.journal.value(lambda: compute().tolist()), dtype=torch.float64)
 
 
 def some_windows(tokens: Tensor, length: int, count: int, dice: random.Random) -> Tensor:

@@ -61,14 +61,14 @@ def standard_library() -> list[Path]:
     return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
 
-def read_text(paths: Sequence[str | Path] = (), *, glob: str = "*") -> Text:
-    """The text of files and folders (searched to the bottom for names like ``glob``; hidden ones are left out), the
-    last tenth of each file held out.
+def read_text(paths: Sequence[str | Path] = ()) -> Text:
+    """The text of files and folders (searched to the bottom; hidden files are left out), the last tenth of each file
+    held out.
 
-    Without paths: `standard_library`. Raises ``ValueError`` for a path that does not exist, a folder without matching
-    files, a file that is empty, not UTF-8 or has NUL bytes, and passes on the ``OSError`` of one that cannot be read.
+    Without paths: `standard_library`. Raises ``ValueError`` for a path that does not exist, a folder without files, a
+    file that is empty, not UTF-8 or has NUL bytes, and passes on the ``OSError`` of one that cannot be read.
     """
-    files = [file for path in paths for file in _files(Path(path), glob)] if paths else standard_library()
+    files = [file for path in paths for file in _files(Path(path))] if paths else standard_library()
     parts = [_read(file) for file in files]
     cuts = [len(part) - int(len(part) * HELD_OUT) for part in parts]
     names = tuple(str(path) for path in paths) or ("the Python standard library",)
@@ -93,23 +93,19 @@ def _sha256_of(parts: list[bytes]) -> str:
     return each[0] if len(each) == 1 else hashlib.sha256("\n".join(each).encode()).hexdigest()
 
 
-def _files(path: Path, glob: str) -> list[Path]:
+def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise ValueError(f"text path must exist, got {str(path)!r}")
     if not path.is_dir():
         return [path]
-    try:
-        named = sorted(path.rglob(glob))
-    except (ValueError, NotImplementedError) as error:
-        raise ValueError(f"glob must be a pattern of names, such as *.txt, got {glob!r}: {error}") from None
     files = [  # a link that leads nowhere too: reading it says so
         file
-        for file in named
+        for file in sorted(path.rglob("*"))
         if (file.is_file() or not file.exists())
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
     ]
     if not files:
-        raise ValueError(f"text folder must hold files named like {glob!r}, got none in {str(path)!r}")
+        raise ValueError(f"text folder must hold files, got none in {str(path)!r}")
     return files
 
 
@@ -128,7 +124,5 @@ def _read(file: Path) -> bytes:
         except UnicodeDecodeError as error:
             reason = f"byte 0x{data[error.start]:02x} at offset {error.start}, which is not UTF-8"
     if reason:
-        raise ValueError(
-            f"text file must be UTF-8 text, got {str(file)!r} with {reason}; leave it out (in a folder: a glob)"
-        )
+        raise ValueError(f"text file must be UTF-8 text, got {str(file)!r} with {reason}; leave it out")
     return data

@@ -7,11 +7,10 @@ of all its parts, on every backend: torch's own context parallel has no backward
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -20,7 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from phasor.positions.shards import Scheme, shard, shard_order
-from phasor.support.checks import one_of, whole
+from phasor.support.checks import whole
 from phasor.support.processes import Group
 
 from ..run_folder import checkpoint, sharded, tensors
@@ -28,32 +27,30 @@ from ..run_folder.training import adamw
 from .data import Text
 from .model import Decoder, SequencePart
 from .run import RunConfig
-from .tasks import IGNORE
-from .training import DecoderTraining, batch, summed_loss
+from .training import DecoderTraining, summed_loss
 
 PLAN = {
     "self_attn.q_proj": ColwiseParallel(), "self_attn.k_proj": ColwiseParallel(), "self_attn.v_proj": ColwiseParallel(),
     "self_attn.o_proj": RowwiseParallel(),
     "mlp.gate_proj": ColwiseParallel(), "mlp.up_proj": ColwiseParallel(), "mlp.down_proj": RowwiseParallel(),
 }  # fmt: skip
+SCHEME: Scheme = "head-tail"  # two chunks of the sequence for each process, so that all have as much to attend to
 WITHOUT_HEADS = ("rotary", "sinusoidal", "learned", "none")  # encodings that no head has a part of its own in
 
 
 @dataclass(frozen=True)
 class Parallel:
     """``cp`` parts of each sequence, ``tp`` parts of the heads and of SwiGLU; what remains of the processes shares the
-    rows of a batch. ``fsdp``: weights, gradients and moments are sharded over all but tp. ``scheme`` of `shard`."""
+    rows of a batch. ``fsdp``: weights, gradients and moments are sharded over all but tp."""
 
     cp: int = 1
     tp: int = 1
     fsdp: bool = False
-    scheme: Scheme = "head-tail"
 
     def check(self, config: RunConfig, size: int) -> None:
         """Raise ``ValueError`` unless ``size`` processes can train this."""
         whole("cp", self.cp)
         whole("tp", self.tp)
-        one_of("scheme", self.scheme, [scheme for scheme in get_args(Scheme) if scheme != "per-document"])
         model, needed = config.model, self.cp * self.tp
         if size % needed:
             raise ValueError(
@@ -66,11 +63,8 @@ class Parallel:
             raise ValueError(
                 f"batch must be a multiple of the {size // needed} processes that share it, got {config.batch}"
             )
-        parts = self.cp * (2 if self.scheme == "head-tail" and self.cp > 1 else 1)
-        if model.length % parts:
-            raise ValueError(
-                f"length must be a multiple of {parts} for cp={self.cp} ({self.scheme}), got {model.length}"
-            )
+        if self.cp > 1 and model.length % (2 * self.cp):
+            raise ValueError(f"length must be a multiple of {2 * self.cp} for cp={self.cp}, got {model.length}")
         for name in ("heads", "kv_heads", "hidden"):
             if getattr(model, name) % self.tp:
                 raise ValueError(f"{name} must be a multiple of tp={self.tp}, got {getattr(model, name)}")
@@ -94,12 +88,12 @@ class Mesh:
     def share(self, x: Tensor) -> Tensor:
         """This process's rows and tokens of ``[B, L]``."""
         rows = x.chunk(self.data.size())[self.data.get_local_rank()]
-        return shard(rows, self.context, self.parallel.scheme)
+        return shard(rows, self.context, SCHEME)
 
     def part_of(self, length: int) -> SequencePart:
         """Where this process's tokens stand, and how it gets the keys of the others. No positions are sent."""
-        order = shard_order(length, self.parallel.cp, self.parallel.scheme)
-        return SequencePart(shard(torch.arange(length), self.context, self.parallel.scheme), order, self.gathered)
+        order = shard_order(length, self.parallel.cp, SCHEME)
+        return SequencePart(shard(torch.arange(length), self.context, SCHEME), order, self.gathered)
 
     def gathered(self, x: Tensor) -> Tensor:
         """Keys or values ``[B, H, S, head_dim]`` of all parts of the sequence, in the order of the ranks."""
@@ -146,7 +140,7 @@ def local(x: Tensor) -> Tensor:
 class ParallelTraining(DecoderTraining):
     """The part that this process has of a model and its optimizer, between two steps."""
 
-    def __init__(self, config: RunConfig, text: Text | None, group: Group, parallel: Parallel) -> None:
+    def __init__(self, config: RunConfig, text: Text, group: Group, parallel: Parallel) -> None:
         self.mesh = Mesh(parallel, group.size)
         super().__init__(config, text, group)
         self.part = self.mesh.part_of(config.model.length)
@@ -166,12 +160,9 @@ class ParallelTraining(DecoderTraining):
         return adamw([{"params": weights} for weights in groups.values()], **options)
 
     def gradients(self, step: int) -> Tensor:
-        tokens, targets = batch(self.config, self.text, step)
-        scored = int((targets != IGNORE).sum())
-        rest = (0, self.config.model.length - tokens.shape[1])  # tasks may be shorter; nothing looks behind the end
-        tokens, targets = F.pad(tokens, rest), F.pad(targets, rest, value=IGNORE)
+        tokens, targets = self.batch(step)
         logits = self.model(self.mesh.share(tokens), part=self.part)
-        loss = summed_loss(logits, self.mesh.share(targets)) / scored
+        loss = summed_loss(logits, self.mesh.share(targets)) / targets.numel()
         (loss * self.mesh.loss_scale()).backward()
         self.mesh.total_gradients(self.model.parameters())
         return self.mesh.total(loss)
@@ -197,5 +188,5 @@ class ParallelTraining(DecoderTraining):
                     whole_ = distribute_tensor(whole_, tensor.device_mesh, tensor.placements, src_data_rank=None)
                 local(tensor).copy_(local(whole_))
 
-    def save(self, folder: Path, state: dict[str, Any]) -> None:
-        sharded.save(folder, self.tensors, state["step"], state, self.group)
+    def save(self, folder: Path) -> None:
+        sharded.save(folder, self.tensors, len(self.losses), self.state(), self.group)

@@ -9,25 +9,24 @@ import torch
 
 from ..run_folder.files import write_json
 from . import results
-from .data import Text, read_text
+from .data import read_text
 from .evaluate import evaluate, extend
 from .model import ModelConfig
 from .report import mean_cell, report, table_text
 from .run import RunConfig
 from .train import load_model, train
 
+COMPARED = ("sinusoidal", "rotary", "alibi")
+SCHEMES = ("none", "linear", "ntk", "yarn")
+TIMES = (1, 1.5, 2, 4, 8)
+
 
 def quick(
     out_dir: str | Path,
     text: Sequence[str | Path] = (),
     *,
-    encodings: Sequence[str] = ("sinusoidal", "rotary", "alibi"),
-    schemes: Sequence[str] = ("none", "linear", "ntk", "yarn"),
-    times: Sequence[float] = (1, 1.5, 2, 4, 8),
     tokens: int = 600_000,
-    batch: int = 16,
     scored: int = 16_384,
-    seed: int = 0,
     progress: bool = True,
     command: str = "",
     say: Callable[[str], None] = print,
@@ -41,17 +40,19 @@ def quick(
     out, source = Path(out_dir), read_text(text)
     about = {"command": command, "text": ", ".join(source.names)}
     folders = []
-    for encoding in encodings:
-        model_config = ModelConfig(encoding=encoding)
-        config = RunConfig(model=model_config, seed=seed, tokens=tokens, batch=batch, source=source.sha256)
-        folders.append(out / "runs" / config.name)
+    for encoding in COMPARED:
+        config = RunConfig(model=ModelConfig(encoding=encoding), tokens=tokens, batch=16, source=source.sha256)
+        folders.append(folder := out / "runs" / config.name)
         with threads(1):
-            train(config, folders[-1], source, progress=progress, about=about)
-            _measure(folders[-1], source, schemes, times, scored)
+            train(config, folder, source, progress=progress, about=about)
+            model, _ = load_model(folder)
+            write_json(folder / results.EVALUATION, evaluate(model, config, source, times=TIMES, tokens=scored))
+            if encoding == "rotary":
+                extension = extend(model, config, source, schemes=SCHEMES, tokens=scored)
+                write_json(folder / results.EXTENSION, extension)
     numbers = report(folders, out)
     for name, section in numbers["sections"].items():
-        if name in ("loss_by_length", "extension_table"):
-            say(table_text(name, section["curves"], mean_cell) + "\n")
+        say(table_text(name, section["curves"], mean_cell) + "\n")
     if numbers["training"]:
         say(numbers["training"])
     say(f"open {(out / 'report.txt').resolve()}")
@@ -71,12 +72,3 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _measure(folder: Path, text: Text, schemes: Sequence[str], times: Sequence[float], scored: int) -> None:
-    model, config = load_model(folder)
-    evaluation = evaluate(model, config, text, times=times, tokens=scored)
-    write_json(folder / results.EVALUATION, evaluation)
-    if config.model.encoding == "rotary" and schemes:
-        extension = extend(model, config, text, schemes=schemes, tokens=scored)
-        write_json(folder / results.EXTENSION, extension)

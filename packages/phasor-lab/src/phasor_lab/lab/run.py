@@ -3,14 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from phasor.support.checks import number, one_of, whole
+from phasor.support.checks import number, whole
 
 from ..run_folder.config import Config, at_most, check_seed, check_share
 from .data import Text
 from .model import ModelConfig
-from .tasks import SHORTEST, TASKS, copy_symbols
 
-KINDS = ("text", *TASKS)
 MOST_TOKENS = 2**22  # of one step
 
 
@@ -19,16 +17,15 @@ class RunConfig(Config):
     """One training run. Two runs with equal configs end with equal weights, to the bit on one machine.
 
     ``tokens`` is the budget, rounded up to whole steps of ``batch * model.length`` tokens; ``source`` is the SHA-256 of
-    the text, "" for the tasks, which make their own data. The learning rate rises over ``warmup`` (a share of the
-    steps) to ``lr`` and falls to a tenth of it along a cosine.
+    the text. The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to a tenth of it along
+    a cosine.
 
     >>> config = RunConfig(model=ModelConfig(length=64), tokens=100_000, batch=32)
     >>> config.steps, config.name
-    (49, 'text-rotary-seed0')
+    (49, 'rotary-seed0')
     """
 
     model: ModelConfig
-    task: str = "text"
     seed: int = 0
     tokens: int = 1_433_600
     batch: int = 32
@@ -38,7 +35,6 @@ class RunConfig(Config):
     source: str = ""
 
     def __post_init__(self) -> None:
-        one_of("task", self.task, KINDS)
         check_seed(self.seed)
         whole("tokens", self.tokens)
         whole("batch", self.batch)
@@ -48,11 +44,6 @@ class RunConfig(Config):
         number("lr", self.lr, above=0)
         number("weight_decay", self.weight_decay, at_least=0)
         check_share("warmup", self.warmup)
-        if self.task != "text" and self.model.length < SHORTEST[self.task]:
-            least = SHORTEST[self.task]
-            raise ValueError(f"length must be at least {least} for the task {self.task}, got {self.model.length}")
-        if self.task == "copy":
-            copy_symbols(self.model.length)
 
     @property
     def steps(self) -> int:
@@ -61,7 +52,7 @@ class RunConfig(Config):
     @property
     def name(self) -> str:
         """The name of the run's folder."""
-        return f"{self.task}-{self.model.encoding}-seed{self.seed}"
+        return f"{self.model.encoding}-seed{self.seed}"
 
     @classmethod
     def from_dict(cls, data: Any) -> "RunConfig":
@@ -75,12 +66,8 @@ class RunConfig(Config):
         return {key: value for key, value in (asdict(self.model) | asdict(self)).items() if key != "model"}
 
 
-def check_text(config: RunConfig, text: Text | None) -> None:
-    """Raise ``ValueError`` unless ``text`` is the run's text: present if the task needs it, and the same bytes."""
-    if config.task != "text":
-        return
-    if text is None:
-        raise ValueError("text must be given for the task 'text', got None; read one with read_text")
+def check_text(config: RunConfig, text: Text) -> None:
+    """Raise ``ValueError`` unless ``text`` is the run's text: the same bytes."""
     if text.sha256 != config.source:
         raise ValueError(
             f"text must be the one of the run (sha256 {config.source[:12]}…), got {', '.join(text.names)} "

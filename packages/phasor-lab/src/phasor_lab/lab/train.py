@@ -1,14 +1,11 @@
 """Training in a folder: batches are a function of (seed, step), so a killed run goes on as if nothing had happened."""
 
 import json
-import math
-import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,11 +16,10 @@ from phasor.cli.progress import silent
 from phasor.support.checks import whole
 from phasor.support.lock import alone
 from phasor.support.processes import Group, SaidByAll, process_group
-from phasor.support.regular_files import read_file
 from phasor.support.whole_files import remove_partial, write_whole
 
 from ..run_folder import checkpoint, sharded
-from ..run_folder.files import conform, parsed, read_json, write_json
+from ..run_folder.files import read_json, write_json
 from ..run_folder.tensors import filled
 from .data import Text
 from .model import Decoder
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 
 METRICS, RUN = "metrics.jsonl", "run.json"
 MODEL = checkpoint.MODEL
-LINE = {"step": int, "loss": (int, float)}
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ class Trained:
 def train(
     config: RunConfig,
     folder: str | Path,
-    text: Text | None = None,
+    text: Text,
     *,
     checkpoint_every: int = 100,
     about: dict[str, Any] | None = None,
@@ -61,9 +56,10 @@ def train(
 ) -> Trained:
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
-    Writes ``checkpoint.safetensors`` (weights, optimizer, step) every ``checkpoint_every`` steps, ``metrics.jsonl``
-    (one line a step) and ``run.json`` (the config and ``about``; of a finished run only where it is damaged). Under
-    torchrun every process takes its share of each batch, and the losses are those of one process to float rounding.
+    Writes ``checkpoint.safetensors`` (weights, optimizer, losses) every ``checkpoint_every`` steps, ``metrics.jsonl``
+    (the losses, one line a step) beside it, and ``run.json`` (the config and ``about``; of a finished run only where
+    it is damaged). Under torchrun every process takes its share of each batch, and the losses are those of one process
+    to float rounding.
     ``parallel``: how sequences, heads and weights are cut as well; checkpoints on the way are then in shards, that of
     the end is the same file. Any number of processes goes on from either.
 
@@ -80,24 +76,32 @@ def train(
             if group.first:
                 stack.enter_context(alone(folder))
         with group.alike():  # nobody writes before everybody has read
-            first = training.resume(folder / CHECKPOINT)
-        speed, start = 0.0, time.perf_counter()
-        tell = told(f"steps of {config.name}", first) if progress else silent
-        with Log(folder / METRICS, first, group.first) as log:
+            training.resume(folder / CHECKPOINT)
+        first = len(training.losses)
+        with group.alike():  # what cannot be written is said now
             if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
                 remove_partial(folder, CHECKPOINT, METRICS, RUN)
                 write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
-            for step in range(first, config.steps):
-                loss = training.step(step)
-                speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
-                tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
-                log.add(step, loss, speed)
-                if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
-                    log.sync()
-                    training.save(folder, {"run": config.to_dict(), "step": step + 1})
-            if group.first:
-                make_one_file(folder, training.tensors)
-        return Trained(folder, config, first, log.last_loss, speed)
+        speed, start = 0.0, time.perf_counter()
+        tell = told(f"steps of {config.name}", first) if progress else silent
+        for step in range(first, config.steps):
+            loss = training.step()
+            speed = (step + 1 - first) * config.batch * config.model.length / (time.perf_counter() - start)
+            tell(step + 1, config.steps, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
+            if (step + 1) % checkpoint_every == 0 or step + 1 == config.steps:
+                if group.first:
+                    write_metrics(folder / METRICS, training.losses)
+                training.save(folder)
+        if group.first:
+            make_one_file(folder, training.tensors)
+            write_metrics(folder / METRICS, training.losses)  # also of a finished run, where they are damaged
+        return Trained(folder, config, first, training.losses[-1], speed)
+
+
+def write_metrics(path: Path, losses: list[float]) -> None:
+    """A line for each step."""
+    lines = (json.dumps({"step": step, "loss": loss}) + "\n" for step, loss in enumerate(losses))
+    write_whole(path, "".join(lines).encode())
 
 
 def agree(config: RunConfig, group: Group) -> None:
@@ -112,9 +116,7 @@ def agree(config: RunConfig, group: Group) -> None:
                 )
 
 
-def training_of(
-    config: RunConfig, text: Text | None, group: Group, parallel: "Parallel | None" = None
-) -> DecoderTraining:
+def training_of(config: RunConfig, text: Text, group: Group, parallel: "Parallel | None" = None) -> DecoderTraining:
     """The training of these processes. Raises ``ValueError`` if they cannot share it."""
     with group.alike():
         if parallel is not None:
@@ -146,56 +148,6 @@ def _has_config(path: Path, config: RunConfig) -> bool:
         return False
 
 
-class Log:
-    """Lines of ``path`` from step ``first`` on; what a killed run wrote beyond its checkpoint is cut off.
-
-    Processes that do not write (``writes=False``) keep quiet. Raises ``ValueError`` where the steps before are not all
-    there, and ``OSError`` naming the file if the disk is full.
-    """
-
-    def __init__(self, path: Path, first: int, writes: bool) -> None:
-        self.path = path
-        lines = read_file(path).splitlines(keepends=True)[:first] if path.exists() else []
-        try:
-            entries = [conform(parsed(line), LINE) for line in lines]
-        except (ValueError, RecursionError):
-            entries = []
-        if [entry["step"] for entry in entries] != list(range(first)):
-            raise ValueError(
-                f"{path} must hold the {first} steps before the checkpoint as they were written, got another log; "
-                "put it back, or delete the checkpoint to start over"
-            )
-        self.last_loss = entries[-1]["loss"] if entries else math.nan
-        self._file = None
-        if writes:
-            write_whole(path, b"".join(lines))
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
-
-    def add(self, step: int, loss: float, tokens_per_second: float) -> None:
-        self.last_loss = loss
-        if self._file is not None:
-            line = {"step": step, "loss": loss, "tokens_per_second": round(tokens_per_second)}
-            try:
-                self._file.write((json.dumps(line) + "\n").encode())
-            except OSError as error:
-                reason = f"cannot write ({error.strerror}); the last checkpoint is untouched"
-                raise OSError(error.errno, reason, str(self.path)) from error
-
-    def sync(self) -> None:
-        """All lines are on the disk: to be called before a checkpoint that counts on them."""
-        if self._file is not None:
-            os.fsync(self._file.fileno())
-
-    def __enter__(self) -> "Log":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
 def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
     """The model of a finished run, ready to be evaluated.
 
@@ -206,9 +158,9 @@ def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
         raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
     tensors, state = checkpoint.load(path, STATE)
     config = run_of(path, state)
-    if state["step"] < config.steps:
+    if len(state["losses"]) < config.steps:
         raise ValueError(
-            f"run must be finished, got {str(folder)!r} at step {state['step']} of {config.steps}; "
+            f"run must be finished, got {str(folder)!r} at step {len(state['losses'])} of {config.steps}; "
             "repeat its `phasor lab train` command to go on"
         )
     weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}

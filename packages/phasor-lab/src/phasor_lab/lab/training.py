@@ -16,17 +16,17 @@ from ..run_folder.training import adamw, check_loss
 from .data import Text
 from .model import Decoder
 from .run import RunConfig
-from .tasks import IGNORE, task_batch
 
 CHECKPOINT = checkpoint.FILE
-STATE = {"run": dict, "step": int}
+STATE = {"run": dict, "losses": [(int, float)]}  # a loss for each step that is done
 
 
 class DecoderTraining:
     """The model and its optimizer between two steps."""
 
-    def __init__(self, config: RunConfig, text: Text | None, group: Group) -> None:
+    def __init__(self, config: RunConfig, text: Text, group: Group) -> None:
         self.config, self.text, self.group = config, text, group
+        self.losses: list[float] = []
         self.model = self.initial_model()
         self.optimizer = self.optimizer_of(
             list(self.model.parameters()), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
@@ -42,8 +42,9 @@ class DecoderTraining:
     def optimizer_of(self, parameters: list[nn.Parameter], **options: Any) -> torch.optim.AdamW:
         return adamw(parameters, **options)
 
-    def step(self, step: int) -> float:
-        """One update. Returns the mean loss over the scored tokens of the whole batch."""
+    def step(self) -> float:
+        """One update. Returns the mean loss over the tokens of the whole batch."""
+        step = len(self.losses)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = learning_rate(self.config, step)
         loss = self.gradients(step)
@@ -52,25 +53,29 @@ class DecoderTraining:
         self.optimizer.zero_grad()
         value = float(loss)
         check_loss(value, step, lr=self.config.lr)
+        self.losses.append(value)
         return value
 
     def gradients(self, step: int) -> Tensor:
         """The loss of a step's whole batch, and its gradients in the weights."""
-        config, group = self.config, self.group
-        tokens, targets = batch(config, self.text, step)
-        scored = int((targets != IGNORE).sum())
+        group = self.group
+        tokens, targets = self.batch(step)
         logits = self.model(group.share(tokens))
-        # Gradients are summed over processes, so each divides the sum of its rows by all scored tokens.
-        loss = summed_loss(logits, group.share(targets)) / scored
+        # Gradients are summed over processes, so each divides the sum of its rows by all tokens.
+        loss = summed_loss(logits, group.share(targets)) / targets.numel()
         loss.backward()
         group.total_gradients(self.model.parameters())
         return group.total(loss.detach())
 
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The global batch of a step."""
+        return self.text.batch(self.config.seed, step, self.config.batch, self.config.model.length)
+
     def clip(self) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
 
-    def resume(self, path: Path) -> int:
-        """The step to go on with; 0 if there is no checkpoint.
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint, if there is one.
 
         Of one file and of shards the later one counts: a run may have gone on in the other way.
         """
@@ -81,21 +86,24 @@ class DecoderTraining:
         if checkpoint.is_there(path):
             tensors, state = checkpoint.load(path, STATE)
             checkpoint.check_same(path, self.config.flat(), run_of(path, state).flat())
-            if later is None or state["step"] >= later["step"]:
+            if later is None or len(state["losses"]) >= len(later["losses"]):
                 self.fill(path, tensors)
-                return int(state["step"])
-        if later is None:
-            return 0
-        sharded.fill(folder, self.tensors)
-        return int(later["step"])
+                self.losses = state["losses"]
+                return
+        if later is not None:
+            sharded.fill(folder, self.tensors)
+            self.losses = later["losses"]
 
     def fill(self, path: Path, saved: Mapping[str, Tensor]) -> None:
         checkpoint.fill(path, self.tensors, saved)
 
-    def save(self, folder: Path, state: dict[str, Any]) -> None:
+    def state(self) -> dict[str, Any]:
+        return {"run": self.config.to_dict(), "losses": self.losses}
+
+    def save(self, folder: Path) -> None:
         """Write what `resume` reads."""
         if self.group.first:
-            checkpoint.save(folder / CHECKPOINT, self.tensors, state)
+            checkpoint.save(folder / CHECKPOINT, self.tensors, self.state())
             sharded.remove(folder)  # of an earlier step
 
 
@@ -103,22 +111,15 @@ def run_of(path: Path, state: dict[str, Any]) -> RunConfig:
     """The run that a checkpoint is of. Raises ``ValueError`` if it is damaged."""
     try:
         config = RunConfig.from_dict(state["run"])
-        if not 0 < state["step"] <= config.steps:
-            raise ValueError(f"step {state['step']} of {config.steps}")
+        if not 0 < len(state["losses"]) <= config.steps:
+            raise ValueError(f"step {len(state['losses'])} of {config.steps}")
     except ValueError as error:
         raise checkpoint.fault(path, error) from None
     return config
 
 
-def batch(config: RunConfig, text: Text | None, step: int) -> tuple[Tensor, Tensor]:
-    """The global batch of a step."""
-    if text is not None and config.task == "text":
-        return text.batch(config.seed, step, config.batch, config.model.length)
-    return task_batch(config.task, config.seed, step, config.batch, config.model.length)
-
-
 def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum")
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
 
 
 def learning_rate(config: RunConfig, step: int) -> float:

@@ -11,14 +11,12 @@ from ..run_folder.config import MOST_WEIGHTS, Config, at_most, check_seed, check
 from ..run_folder.files import shown
 
 HEADS = {"efficient": EfficientGlobalPointer, "global-pointer": GlobalPointer}
-ENCODERS = ("bilstm", "convolution", "transformer", "pretrained")
-POSITIONS = ("rotary", "none")
+ENCODERS = ("bilstm", "convolution", "pretrained")
 MOST = {
     "vocab": 2**24,
     "rows": 2**24,
     "dim": 2**14,
     "layers": 1024,
-    "heads": 2**13,
     "head_dim": 2**12,
     "max_length": 2**16,
 }
@@ -38,7 +36,6 @@ class Recipe(NamedTuple):
 RECIPES = {
     "bilstm": Recipe(192, 0.2, 3e-3, "global-pointer"),
     "convolution": Recipe(96, 0.3, 2e-3, "efficient"),
-    "transformer": Recipe(192, 0.3, 1e-3, "efficient"),
     "pretrained": Recipe(192, 0.1, 5e-5, "efficient"),
 }
 
@@ -65,11 +62,9 @@ def usual_batch(sentences: int) -> int:
 class SpanConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
-    ``encoder`` is ``"bilstm"``, ``"convolution"`` (over windows of three tokens) or ``"transformer"``, ``layers``
-    layers of width ``dim`` (``heads`` of them attend), on embeddings of tokens. With ``words`` the tokens are words,
-    known by hashed features in a table of ``rows``, and, where ``vectors`` is above 0, by a vector of that width for
-    each of ``vocab`` words. ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its
-    own. ``encoder_positions="none"`` leaves a transformer without any knowledge of order. Longer texts than
+    ``encoder`` is ``"bilstm"`` or ``"convolution"`` (over windows of three tokens), ``layers`` layers of width ``dim``
+    on embeddings of tokens. With ``words`` the tokens are words, known by hashed features in a table of ``rows``.
+    ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its own. Longer texts than
     ``max_length`` tokens are cut into windows that overlap by ``overlap``.
 
     >>> SpanConfig(labels=("name",), vocab=100).encoder
@@ -79,17 +74,14 @@ class SpanConfig(Config):
     labels: tuple[str, ...]
     vocab: int
     encoder: str = "bilstm"
-    encoder_positions: str = "rotary"
     dim: int = 192
     layers: int = 2
-    heads: int = 4
     dropout: float = 0.2
     head: str = "efficient"
     head_dim: int = 64
     rotary: bool = True
     words: bool = False
     rows: int = 20_000
-    vectors: int = 0
     max_length: int = 256
     overlap: int = 64
 
@@ -98,27 +90,23 @@ class SpanConfig(Config):
             raise ValueError("labels must name at least one type, got none: are there entities in the training data?")
         _check_labels(self.labels)
         one_of("encoder", self.encoder, ENCODERS)
-        one_of("encoder_positions", self.encoder_positions, POSITIONS)
         one_of("head", self.head, list(HEADS))
         for name, most in MOST.items():
             at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
         flag("words", self.words)
-        whole("vectors", self.vectors, at_least=0)
         if self.words and self.encoder == "pretrained":
             raise ValueError("words must be False for a pretrained encoder, which has tokens of its own, got True")
-        if self.vectors and not self.words:
-            raise ValueError(f"vectors are for words alone, got vectors={self.vectors} and words=False")
         whole("overlap", self.overlap, at_least=0)
         if self.overlap >= self.max_length:
             raise ValueError(f"overlap must be below max_length = {self.max_length}, got {self.overlap}")
         number("dropout", self.dropout, at_least=0)
         if self.dropout >= 1:
             raise ValueError(f"dropout must be below 1, got {self.dropout}")
-        if self.dim % (2 * self.heads):
-            raise ValueError(f"dim must be a multiple of 2 heads = {2 * self.heads}, got {self.dim}")
+        if self.dim % 2:
+            raise ValueError(f"dim must be even, half of it for each direction of a BiLSTM, got {self.dim}")
         types = 2 if self.head == "efficient" else 2 * len(self.labels)
-        embedded = 64 * self.rows + self.vectors * self.vocab if self.words else self.dim * self.vocab
+        embedded = 64 * self.rows if self.words else self.dim * self.vocab
         weights = embedded + self.dim * (12 * self.layers * self.dim + types * self.head_dim)
         if self.encoder != "pretrained":
             at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, layers, vocab or head_dim smaller")
@@ -136,15 +124,14 @@ def _check_labels(labels: Any) -> None:
 class TrainConfig(Config):
     """The training. Two runs with equal configs on equal data end with equal weights, to the bit on one machine.
 
-    The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to 0 along a cosine; that of the
-    head peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
+    The learning rate rises over a twentieth of the steps to ``lr`` and falls to 0 along a cosine; that of the head
+    peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
     What is evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights).
     Training stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
 
     ``threshold`` None: after each epoch the one with the best dev F1, which is kept with the model. It lies below a
     half where the model is unsure: for calibrated probabilities at half of the best F1 (Lipton et al. 2014,
-    arXiv:1402.1892, theorem 1). ``minutes``: as many epochs, at most ``epochs``, as fit into that time by the speed of
-    the first steps; how many that are depends on the machine.
+    arXiv:1402.1892, theorem 1).
 
     >>> TrainConfig().threshold is None
     True
@@ -155,12 +142,8 @@ class TrainConfig(Config):
     batch: int = 32
     lr: float = 3e-3
     head_lr: float | None = None
-    warmup: float = 0.05
-    weight_decay: float = 0.01
-    clip: float = 1.0
     average: float = 0.99
     patience: int = 5
-    minutes: float | None = None
     threshold: float | None = None
     mode: Mode = "nested"
     bfloat16: bool = False
@@ -173,13 +156,8 @@ class TrainConfig(Config):
         number("lr", self.lr, above=0)
         if self.head_lr is not None:
             number("head_lr", self.head_lr, above=0)
-        number("clip", self.clip, above=0)
-        number("weight_decay", self.weight_decay, at_least=0)
         flag("bfloat16", self.bfloat16)
-        if self.minutes is not None:
-            number("minutes", self.minutes, above=0)
-        for name in ("warmup", "average"):
-            check_share(name, getattr(self, name))
+        check_share("average", self.average)
         if self.threshold is not None:
             check_share("threshold", self.threshold)
         if self.average == 1:

@@ -39,28 +39,21 @@ class TokenEmbedding(nn.Module):
 class WordEmbedding(nn.Module):
     """Words ``[B, S, features] -> [B, S, dim]``: the embeddings of their features, mixed by a maxout of three.
 
-    All features share one table, and in training each is left out with probability `FEATURE_DROPOUT`. Vectors that come
-    from a file stand beside them and stay as they are.
+    All features share one table, and in training each is left out with probability `FEATURE_DROPOUT`.
     """
 
     def __init__(self, config: SpanConfig) -> None:
         super().__init__()
         self.features = nn.Embedding(config.rows, FEATURE_WIDTH)
         nn.init.normal_(self.features.weight, std=0.1)
-        self.vectors = nn.Embedding(config.vocab, config.vectors) if config.vectors else None
-        if self.vectors is not None:
-            self.vectors.requires_grad_(False)
-        self.mix = Maxout(len(FEATURES) * FEATURE_WIDTH + config.vectors, config.dim)
+        self.mix = Maxout(len(FEATURES) * FEATURE_WIDTH, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.features(ids[..., : len(FEATURES)])
+        x = self.features(ids)
         if self.training:
             x = x * x.new_empty(*x.shape[:-1], 1).bernoulli_(1 - FEATURE_DROPOUT)
-        x = x.flatten(-2)
-        if self.vectors is not None:
-            x = torch.cat((x, self.vectors(ids[..., -1])), dim=-1)
-        out: Tensor = self.dropout(self.mix(x))
+        out: Tensor = self.dropout(self.mix(x.flatten(-2)))
         return out
 
 

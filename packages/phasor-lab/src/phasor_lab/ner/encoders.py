@@ -7,9 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from phasor import RotarySpec, Rotation, apply_rotary_qk
-from phasor.encodings.attention import attention
-
 from .config import SpanConfig
 from .embeddings import Locked, Maxout, make_embedding
 
@@ -83,47 +80,6 @@ class Convolution(nn.Module):
         return x
 
 
-class Transformer(nn.Module):
-    """Pre-norm layers of attention in both directions and GELU, with rotary positions or with none."""
-
-    def __init__(self, config: SpanConfig) -> None:
-        super().__init__()
-        self.width = config.dim
-        self.embedding = make_embedding(config)
-        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.dim)
-        rotary = config.encoder_positions == "rotary"
-        self.rotary = RotarySpec(head_dim=config.dim // config.heads) if rotary else None
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        x = self.embedding(ids)
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        rotation = None if self.rotary is None else Rotation.at(self.rotary, positions)
-        for layer in self.layers:
-            x = layer(x, positions, mask, rotation)
-        out: Tensor = self.norm(x)
-        return out
-
-
-class TransformerLayer(nn.Module):
-    def __init__(self, config: SpanConfig) -> None:
-        super().__init__()
-        dim = config.dim
-        self.heads = config.heads
-        self.attention_norm, self.mlp_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def forward(self, x: Tensor, positions: Tensor, mask: Tensor, rotation: Rotation | None) -> Tensor:
-        q, k, v = torch.unflatten(self.qkv(self.attention_norm(x)), -1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
-        if rotation is not None:
-            q, k = apply_rotary_qk(q, k, rotation)
-        mixed = attention(q, k, v, q_positions=positions, causal=False, key_padding_mask=~mask)
-        x = x + self.dropout(self.out(mixed.transpose(1, 2).flatten(-2)))
-        return x + self.dropout(self.down(F.gelu(self.up(self.mlp_norm(x)))))
-
-
 class Pretrained(nn.Module):
     """A transformers encoder; the model's dropout acts on its output."""
 
@@ -138,10 +94,7 @@ class Pretrained(nn.Module):
         return out
 
 
-Encoder = BiLSTM | Convolution | Transformer | Pretrained
-FROM_SCRATCH: dict[str, type[BiLSTM | Convolution | Transformer]] = {
-    "bilstm": BiLSTM, "convolution": Convolution, "transformer": Transformer,
-}  # fmt: skip
+Encoder = BiLSTM | Convolution | Pretrained
 
 
 def make_encoder(config: SpanConfig, pretrained: nn.Module | None = None) -> Encoder:
@@ -149,4 +102,4 @@ def make_encoder(config: SpanConfig, pretrained: nn.Module | None = None) -> Enc
     if config.encoder == "pretrained":
         assert pretrained is not None
         return Pretrained(pretrained, config.dropout)
-    return FROM_SCRATCH[config.encoder](config)
+    return BiLSTM(config) if config.encoder == "bilstm" else Convolution(config)

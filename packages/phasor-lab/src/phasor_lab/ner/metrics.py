@@ -1,12 +1,10 @@
-"""How well predicted entities agree with the true ones: precision, recall, F1 and confusion, as numbers and as a page.
+"""How well predicted entities agree with the true ones: precision, recall and F1, as numbers and as a page.
 
 Not those of nervaluate or seqeval, with which the tests compare: neither counts spans that nest.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Protocol
 
 from .data.windows import Prediction, overlapping
@@ -58,16 +56,11 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """``overall`` (micro average), per label (sorted), of nested entities alone, and the confusion of labels.
-
-    ``confusion[true, predicted]`` counts pairs with the same span; ``(true, None)`` entities whose span was not
-    predicted, ``(None, predicted)`` predictions whose span holds no entity.
-    """
+    """``overall`` (micro average), per label (sorted), and of nested entities alone."""
 
     overall: Score
     labels: dict[str, Score]
     nested: Score
-    confusion: dict[tuple[str | None, str | None], int]
 
 
 def best_threshold(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[Prediction]]) -> float:
@@ -109,8 +102,6 @@ def evaluate(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[La
     >>> scores = evaluate([[city, club]], [[city, Entity(0, 10, "team")]])
     >>> scores.overall
     Score(correct=1, predicted=2, gold=2)
-    >>> scores.confusion
-    {('club', 'team'): 1, ('place', 'place'): 1}
     """
     if len(gold) != len(predicted):
         raise ValueError(
@@ -125,7 +116,6 @@ def evaluate(gold: Sequence[Iterable[Labelled]], predicted: Sequence[Iterable[La
         nested=Score(
             len(nested_true & proposed), len(nested_true & proposed) + len(nested_proposed - true), len(nested_true)
         ),
-        confusion=_confusion(true, proposed),
     )
 
 
@@ -151,41 +141,20 @@ def _nested(keys: set[Key]) -> set[Key]:
     return nested
 
 
-def _confusion(true: set[Key], proposed: set[Key]) -> dict[tuple[str | None, str | None], int]:
-    """Pairs of one span: equal labels first, then the others in alphabetical order; what is left has no partner."""
-    counts = Counter[tuple[str | None, str | None]]((key[3], key[3]) for key in true & proposed)
-    missed, spurious = _labels_by_span(true - proposed), _labels_by_span(proposed - true)
-    for span in sorted(missed.keys() | spurious.keys()):
-        counts.update(zip_longest(missed.get(span, ()), spurious.get(span, ())))
-    return dict(sorted(counts.items(), key=lambda item: [label or "" for label in item[0]]))
-
-
-def _labels_by_span(keys: set[Key]) -> dict[tuple[int, int, int], list[str]]:
-    spans: dict[tuple[int, int, int], list[str]] = {}
-    for text, start, end, label in sorted(keys):
-        spans.setdefault((text, start, end), []).append(label)
-    return spans
-
-
 def page(scores: Scores) -> str:
     """The page that `phasor ner evaluate` prints.
 
-    >>> print(page(Scores(Score(1, 1, 2), {"name": Score(1, 1, 2)}, Score(0, 0, 0), {("name", "name"): 1})))
+    >>> print(page(Scores(Score(1, 1, 2), {"name": Score(1, 1, 2)}, Score(0, 0, 0))))
                 P      R     F1   right   found    true
     all    1.0000 0.5000 0.6667       1       1       2
     name   1.0000 0.5000 0.6667       1       1       2
     nested 0.0000 0.0000 0.0000       0       0       0
     nested: spans inside or around others; found: the nested true ones, and wrong ones nested in or around a found one
-    <BLANKLINE>
-    rows: true label; columns: found label; missed: span not found; extra: found where there is no such span
-           (1) missed
-    name 1   1      .
-    extra    .
     """
     rows = [("all", scores.overall), *scores.labels.items(), ("nested", scores.nested)]
     width = max(len(name) for name, _ in rows)
     head = f"{'':{width}} {'P':>6} {'R':>6} {'F1':>6} {'right':>7} {'found':>7} {'true':>7}"
-    return "\n".join([head, *(_row(name, score, width) for name, score in rows), NESTED, "", *_confusion_lines(scores)])
+    return "\n".join([head, *(_row(name, score, width) for name, score in rows), NESTED])
 
 
 def _row(name: str, score: Score, width: int) -> str:
@@ -193,26 +162,12 @@ def _row(name: str, score: Score, width: int) -> str:
     return f"{name:{width}} {shares} {score.correct:>7} {score.predicted:>7} {score.gold:>7}"
 
 
-def _confusion_lines(scores: Scores) -> list[str]:
-    labels = list(scores.labels)
-    width = max([5, *(len(f"{label} {i}") for i, label in enumerate(labels, 1))])
-    lines = ["rows: true label; columns: found label; missed: span not found; extra: found where there is no such span"]
-    lines.append(" " * width + "".join(f"{f'({i})':>5}" for i in range(1, len(labels) + 1)) + " missed")
-    for i, true in enumerate([*labels, None], 1):
-        counts = [scores.confusion.get((true, label), 0) for label in labels]
-        name = "extra" if true is None else f"{true:{width - len(str(i)) - 1}} {i}"
-        missed = "" if true is None else f"{scores.confusion.get((true, None), 0) or '.':>7}"
-        lines.append(f"{name:{width}}" + "".join(f"{count or '.':>5}" for count in counts) + missed)
-    return lines
-
-
 def to_dict(scores: Scores) -> dict[str, Any]:
-    """The same as plain data for JSON; the confusion as ``[true, predicted, count]``, null where there is none."""
+    """The same as plain data for JSON."""
     return {
         "overall": _numbers(scores.overall),
         "labels": {label: _numbers(score) for label, score in scores.labels.items()},
         "nested": _numbers(scores.nested),
-        "confusion": [[true, predicted, count] for (true, predicted), count in scores.confusion.items()],
     }
 
 

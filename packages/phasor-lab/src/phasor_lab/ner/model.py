@@ -21,7 +21,6 @@ from .config import HEADS, SpanConfig, TrainConfig
 from .data.windows import Encoded
 from .encoders import make_encoder
 from .pretrained import load_pretrained, make_pretrained
-from .words import WordVectors
 
 WEIGHTS, CONFIG, TOKENIZER, ENCODER = "model.safetensors", "config.json", "tokenizer.json", "encoder"
 WAY_OUT = "put back what was there, or train again"
@@ -66,7 +65,7 @@ class SpanModel(nn.Module):
 
     ``ids``, ``mask`` (padding is False and last) and ``content`` (False for special tokens too) are ``[B, S]``.
 
-    >>> model = SpanModel(SpanConfig(labels=("name", "place"), vocab=10, dim=16, heads=2)).eval()
+    >>> model = SpanModel(SpanConfig(labels=("name", "place"), vocab=10, dim=16)).eval()
     >>> model(torch.tensor([[1, 2, 3]]), torch.ones(1, 3, dtype=torch.bool)).shape
     torch.Size([1, 2, 3, 3])
     """
@@ -118,8 +117,14 @@ def save(folder: Path, model: SpanModel, tokenizer: Any, about: dict[str, Any]) 
 def load(folder: str | Path) -> SavedModel:
     """The model that `save` wrote. Raises ``ValueError`` if the folder is not one, or one of its files is damaged."""
     folder = Path(folder)
-    tensors = check_folder(folder)
+    if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
+        raise ValueError(
+            f"model must be a folder as `phasor ner train` makes it, got {str(folder)!r} without {', '.join(missing)}; "
+            f"{WAY_OUT}"
+        )
+    tensors, sealed = read_tensors(folder / WEIGHTS, "the weights of a model of `phasor ner train`", WAY_OUT)
     try:
+        _check_seals(folder, sealed)
         about = read_json(folder / CONFIG, {"model": dict, "train": dict, "threshold": object})
         config = SpanConfig.from_dict(about["model"])
         TrainConfig.from_dict(about["train"])
@@ -127,34 +132,13 @@ def load(folder: str | Path) -> SavedModel:
         tokenizer = _tokenizer(folder / TOKENIZER, config.vocab)
         model = filled(lambda: SpanModel(config, _encoder(folder, config)), tensors)
     except (ValueError, TypeError, RuntimeError, RecursionError) as error:
-        raise _fault(folder, error, WAY_OUT) from None
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {WAY_OUT}") from None
     return SavedModel(model.eval(), tokenizer, about)
-
-
-def check_folder(folder: Path, way_out: str = WAY_OUT) -> dict[str, Tensor]:
-    """The weights in a model's folder. Raises ``ValueError`` if a file is absent or not as it was written."""
-    if missing := [name for name in (CONFIG, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]:
-        raise ValueError(
-            f"model must be a folder as `phasor ner train` makes it, got {str(folder)!r} without {', '.join(missing)}; "
-            f"{way_out}"
-        )
-    tensors, sealed = read_tensors(folder / WEIGHTS, "the weights of a model of `phasor ner train`", way_out)
-    try:
-        _check_seals(folder, sealed)
-    except ValueError as error:
-        raise _fault(folder, error, way_out) from None
-    return tensors
-
-
-def _fault(folder: Path, error: Exception, way_out: str) -> ValueError:
-    reason = " ".join(str(error).split())
-    return ValueError(f"{folder} must hold a model of `phasor ner train`, got: {reason}; {way_out}")
 
 
 def _check_seals(folder: Path, sealed: Any) -> None:
     """Raise ``ValueError`` if a file is not the one that was written with the weights."""
-    if sealed is None:  # of a version that did not note them
-        return
     for name, sha256 in conform(sealed, {"files": dict})["files"].items():
         if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != sha256:
             raise ValueError(f"{name} that is absent or has changed since it was written beside the weights (SHA-256)")
@@ -177,16 +161,8 @@ def _tokenizer(path: Path, vocab: int) -> Any:
     return tokenizer
 
 
-def new_model(
-    config: SpanConfig, seed: int, encoder: Path | None = None, vectors: WordVectors | None = None
-) -> SpanModel:
-    """A model with the weights that ``seed`` gives, those of a transformers encoder's directory, and word vectors."""
+def new_model(config: SpanConfig, seed: int, encoder: Path | None = None) -> SpanModel:
+    """A model with the weights that ``seed`` gives, and those of a transformers encoder's directory."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = SpanModel(config, None if encoder is None else load_pretrained(encoder))
-    if vectors is not None:
-        embedding: Any = model.encoder.embedding
-        with torch.no_grad():
-            embedding.vectors.weight[0] = 0  # of words that have none
-            embedding.vectors.weight[1:] = vectors.values
-    return model
+        return SpanModel(config, None if encoder is None else load_pretrained(encoder))

@@ -1,4 +1,4 @@
-"""Tokenizers: a token per word, character or byte for encoders from scratch, or that of a transformers encoder."""
+"""Tokenizers: a token per word or character for encoders from scratch, or that of a transformers encoder."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,30 +10,27 @@ import torch
 from .pretrained import make_pretrained, reading, settings_of
 from .words import UNKNOWN
 
-KINDS = ("words", "characters", "bytes")
+KINDS = ("words", "characters")
 
 
-def make_tokenizer(kind: str, texts: Iterable[str], *, at_least: int = 2, known: Sequence[str] = ()) -> Any:
+def make_tokenizer(kind: str, texts: Iterable[str], *, at_least: int = 2) -> Any:
     """A ``tokenizers.Tokenizer``, as it is saved in ``tokenizer.json``.
 
-    ``"words"``: runs of letters, digits and underscores, and each other sign by itself. All share ``[UNK]`` but the
-    words in ``known``: what else a word is, its features say (`words.hashed`).
-    ``"characters"``: the characters that occur ``at_least`` times in ``texts`` have a token each, all others share
-    ``[UNK]`` (so that ``[UNK]`` is trained too). ``"bytes"``: 256 tokens, whatever the texts. Token 0 of characters is
-    ``[UNK]``; neither has a token for padding, which masks hide.
+    ``"words"``: runs of letters, digits and underscores, and each other sign by itself. All share ``[UNK]``: what a
+    word is, its features say (`words.hashed`). ``"characters"``: the characters that occur ``at_least`` times in
+    ``texts`` have a token each, all others share ``[UNK]`` (so that it is trained too). ``[UNK]`` is token 0; neither
+    has a token for padding, which masks hide.
 
     >>> tokenizer = make_tokenizer("characters", ["abba", "c"])
     >>> tokenizer.encode("abc").ids, tokenizer.encode("abc").offsets
     ([1, 2, 0], [(0, 1), (1, 2), (2, 3)])
     >>> make_tokenizer("words", []).encode("Ada's 2.").tokens
     ['[UNK]', '[UNK]', '[UNK]', '[UNK]', '[UNK]']
-    >>> make_tokenizer("bytes", []).encode("é").offsets  # two bytes of one character
-    [(0, 1), (0, 1)]
     """
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
     if kind == "words":
-        tokenizer = Tokenizer(models.WordLevel({UNKNOWN: 0} | {word: i + 1 for i, word in enumerate(known)}, UNKNOWN))
+        tokenizer = Tokenizer(models.WordLevel({UNKNOWN: 0}, UNKNOWN))
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "isolated")]
         )
@@ -42,10 +39,6 @@ def make_tokenizer(kind: str, texts: Iterable[str], *, at_least: int = 2, known:
         frequent = sorted((c for c, n in counts.items() if n >= at_least), key=lambda c: (-counts[c], c))
         tokenizer = Tokenizer(models.WordLevel({UNKNOWN: 0} | {c: i + 1 for i, c in enumerate(frequent)}, UNKNOWN))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    elif kind == "bytes":
-        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-        tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     else:
         raise ValueError(f"tokens must be one of {', '.join(KINDS)}, got {kind!r}")
     return tokenizer
@@ -73,20 +66,16 @@ def tokenizer_of_encoder(folder: Path) -> Any:
     return backend
 
 
-def tokenizer_and_limits(
-    encoder: Path | None, tokens: str, texts: Sequence[str], max_length: int, known: Sequence[str] = ()
-) -> tuple[Any, int]:
-    """The tokenizer, made from ``texts`` (and ``known`` words) or that of the encoder's folder, and ``max_length`` or
-    what the encoder has.
+def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str], max_length: int) -> tuple[Any, int]:
+    """The tokenizer, made from ``texts`` or that of the encoder's folder, and ``max_length`` or what the encoder has.
 
     Raises ``ValueError`` for a folder without an encoder, with a slow tokenizer, or with one that is another model's.
     """
     if encoder is None:
-        return make_tokenizer(tokens, texts, known=known), max_length
+        return make_tokenizer(tokens, texts), max_length
     if not (encoder / "config.json").is_file():
         raise ValueError(
-            "encoder must be convolution, bilstm, transformer or a folder with a transformers encoder, "
-            f"got {str(encoder)!r}"
+            f"encoder must be convolution, bilstm or a folder with a transformers encoder, got {str(encoder)!r}"
         )
     longest, rows = _limits(encoder)
     tokenizer = tokenizer_of_encoder(encoder)

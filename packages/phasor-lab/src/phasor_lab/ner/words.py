@@ -2,16 +2,9 @@
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from zlib import crc32
-
-import torch
-from torch import Tensor
-
-from phasor.support.regular_files import opened
 
 from .config import SpanConfig
 
@@ -80,54 +73,6 @@ def hashed(word: str, rows: int) -> tuple[int, ...]:
     return tuple(crc32(f"{name}={of(word)}".encode()) % rows for name, of in FEATURES.items())
 
 
-@dataclass(frozen=True)
-class WordVectors:
-    """Words and their vectors, ``values`` float32 ``[len(words), width]``."""
-
-    words: tuple[str, ...]
-    values: Tensor
-
-    @property
-    def width(self) -> int:
-        return self.values.shape[1]
-
-
-def read_vectors(path: Path) -> WordVectors:
-    """A UTF-8 file with a word and its numbers a line, as GloVe, word2vec (text) and fastText (.vec) write it.
-
-    A first line of two integers (how many words, how wide) is left out; of a word that stands twice the first counts.
-    Raises ``ValueError`` for a line of another width, or with what is no number, by its number.
-    """
-    words: dict[str, int] = {}
-    rows: list[Tensor] = []
-    with opened(path) as fd, open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
-        for number, line in enumerate(file, 1):
-            word, *values = line.rstrip().split(" ")
-            if number == 1 and len(values) == 1 and word.isdigit() and values[0].isdigit():
-                continue
-            try:
-                row = torch.tensor([float(value) for value in values])
-            except ValueError:
-                row = torch.empty(0)
-            if not len(row) or len(row) != len(rows[0] if rows else row) or not bool(row.isfinite().all()):
-                numbers = f"{len(rows[0])} numbers" if rows else "its numbers"
-                raise ValueError(f"{path}:{number}: line must hold a word and {numbers}, got {line.rstrip()[:60]!r}")
-            if word and word not in words and word != UNKNOWN:
-                words[word] = len(rows)
-                rows.append(row)
-    if not rows:
-        raise ValueError(f"{path}: file must hold a word and its numbers a line, got none")
-    return WordVectors(tuple(words), torch.stack(rows))
-
-
-def token_ids(config: SpanConfig) -> Callable[[str, int], tuple[int, ...]] | None:
-    """What a model takes for a token, from its text and its number in the tokenizer; None for the number itself.
-
-    For words that is the row of each feature, and behind them the number where the model has vectors for words.
-    """
-    if not config.words:
-        return None
-    rows = config.rows
-    if config.vectors:
-        return lambda word, number: (*hashed(word, rows), number)
-    return lambda word, number: hashed(word, rows)
+def token_ids(config: SpanConfig) -> Callable[[str], tuple[int, ...]] | None:
+    """What a model takes for a token, from its text: the rows of a word's features; else None, the token's number."""
+    return (lambda word: hashed(word, config.rows)) if config.words else None

@@ -16,14 +16,12 @@ WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
 MODEL = "model."
 
 
-def tensors_of(
-    model: nn.Module, optimizer: torch.optim.Optimizer, mean: list[Tensor] | None = None
-) -> dict[str, Tensor]:
+def tensors_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """All tensors of a training by name: to be saved, or to be filled."""
     tensors = {MODEL + name: tensor for name, tensor in one_file.tensors_of(model).items()}
     for i, moments in enumerate(optimizer.state.values()):
         tensors |= {f"optimizer.{i}.{name}": tensor for name, tensor in moments.items()}
-    return tensors | {f"mean.{i}": tensor for i, tensor in enumerate(mean or [])}
+    return tensors
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], about: dict[str, Any]) -> None:

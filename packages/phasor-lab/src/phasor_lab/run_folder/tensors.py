@@ -32,8 +32,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Any) -> None
 def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor], Any]:
     """What `write_tensors` wrote. Raises ``ValueError`` if a bit of it has changed, or if it is another file.
 
-    Also if a value is infinite or no number. Of a safetensors file without a SHA-256, as others write them, the second
-    is None.
+    Also if a value is infinite or no number.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -46,14 +45,12 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
-        about = None
-        if not set(metadata) <= {"format"}:
-            if set(metadata) != {KEY}:
-                raise ValueError(f"unknown metadata {shown(sorted(metadata))}")
-            sealed = conform(parsed(metadata[KEY]), SEALED)
-            if digest(tensors, sealed["about"]) != sealed["sha256"]:
-                raise ValueError("content that has changed since it was written (SHA-256)")
-            about = parsed(sealed["about"])
+        if set(metadata) != {KEY}:
+            raise ValueError(f"metadata with the keys {shown(sorted(metadata))}, where phasor writes {KEY!r} alone")
+        sealed = conform(parsed(metadata[KEY]), SEALED)
+        if digest(tensors, sealed["about"]) != sealed["sha256"]:
+            raise ValueError("content that has changed since it was written (SHA-256)")
+        about = parsed(sealed["about"])
         if wild := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             of = counted(wild, "tensor")
             raise ValueError(f"{shown(wild[0])} with values that are infinite or no numbers, in {of}")

@@ -2,9 +2,8 @@
 
 from .heads import HeadUse
 from .pairs import PairUse
-from .places import Place, PlaceCost
 from .result import Study
 from .study import study, study_folder
 from .trained import TrainedLength
 
-__all__ = ["HeadUse", "PairUse", "Place", "PlaceCost", "Study", "TrainedLength", "study", "study_folder"]
+__all__ = ["HeadUse", "PairUse", "Study", "TrainedLength", "study", "study_folder"]

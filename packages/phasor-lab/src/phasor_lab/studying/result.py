@@ -9,7 +9,6 @@ from phasor.support.number_text import runs
 
 from .heads import HeadUse
 from .pairs import USED, PairUse
-from .places import Place, PlaceCost
 from .trained import TrainedLength
 
 SHOWN = 32  # heads on a terminal
@@ -22,7 +21,7 @@ class Study:
 
     - ``declared``: the length that the config declares, or None; ``trained``: what the weights tell of it.
     - ``rotations``: pair by pair, each rotation in all of its layers. Most models have one.
-    - ``heads``: one by one; ``places``: the costs of layers, heads and pairs.
+    - ``heads``: one by one.
     """
 
     loss: float
@@ -31,22 +30,6 @@ class Study:
     trained: TrainedLength
     rotations: tuple[PairUse, ...]
     heads: tuple[HeadUse, ...]
-    places: tuple[PlaceCost, ...]
-
-    def cost_of(self, layer: int, head: int, pair: int) -> PlaceCost | None:
-        """The smallest place that was measured and holds this pair of this head."""
-
-        def holds(cost: PlaceCost) -> bool:
-            place = cost.place
-            return place.layer == layer and place.head in (None, head) and place.first <= pair < place.last
-
-        sizes = {cost: (cost.place.head is None, cost.place.last - cost.place.first) for cost in self.places}
-        return min(filter(holds, self.places), key=sizes.__getitem__, default=None)
-
-    def cost_of_head(self, use: HeadUse) -> PlaceCost | None:
-        """The cost of all pairs of one head together, if it was measured."""
-        place = Place(use.layer, use.head, 0, len(use.q_energy))
-        return next((cost for cost in self.places if cost.place == place), None)
 
     def heads_of(self, rotation: PairUse) -> tuple[HeadUse, ...]:
         """The heads of the layers that have this rotation."""
@@ -57,11 +40,10 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        places = [{**cost.place._asdict(), "stopped": cost.stopped, "slowed": cost.slowed} for cost in self.places]
         return {
             "loss": self.loss, "length": self.length, "declared": self.declared, "trained": self.trained.to_dict(),
             "rotations": [rotation.to_dict() for rotation in self.rotations],
-            "heads": [asdict(use) for use in self.heads], "places": places,
+            "heads": [asdict(use) for use in self.heads],
         }  # fmt: skip
 
 
@@ -130,17 +112,11 @@ def _pairs(rotation: PairUse, uses: Sequence[HeadUse]) -> Iterator[str]:
 
 
 def _heads(study: Study) -> Iterator[str]:
-    def worth(use: HeadUse) -> float:
-        cost = study.cost_of_head(use)
-        return cost.worth if cost else -1.0
-
-    yield f"{'layer':>5}{'head':>5}  {'looks at':<16}{'stopped':>9}   scores by position, content, both"
-    dearest = sorted(study.heads, key=worth, reverse=True)[:SHOWN]
-    for use in sorted(dearest, key=lambda use: (use.layer, use.head)):
-        cost = study.cost_of_head(use)
-        words = "no rotation" if not use.q_energy else nats(cost.stopped) if cost else "not tried"
+    yield f"{'layer':>5}{'head':>5}  {'looks at':<16}  scores by position, content, both"
+    most = sorted(study.heads, key=lambda use: use.position, reverse=True)[:SHOWN]
+    for use in sorted(most, key=lambda use: (use.layer, use.head)):
         shares = "".join(f"{share:>7.0%}" for share in (use.position, use.content, use.both))
-        yield f"{use.layer:>5}{use.head:>5}  {use.kind:<14}{words:>11}{shares}"
-    if len(dearest) < len(study.heads):
-        yield f"... the {SHOWN} of {len(study.heads)} heads that cost most; all are in --json"
-    yield f"{len(study.places)} places measured, each stopped and slowed"
+        words = "" if use.q_energy else "  no rotation"
+        yield f"{use.layer:>5}{use.head:>5}  {use.kind:<14}  {shares}{words}"
+    if len(most) < len(study.heads):
+        yield f"... the {SHOWN} of {len(study.heads)} heads that position decides most; all are in --json"

@@ -1,4 +1,4 @@
-"""`study`: which pairs a model uses, in which layers and heads, and what its heads look at."""
+"""`study`: which pairs a model uses, and what its heads look at."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,10 @@ from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .heads import head_uses
 from .pairs import pair_uses
-from .places import Place, costs
 from .result import Study
-from .rotated_back import check_route, loss_without
+from .rotated_back import check_route
 from .trained import trained_length
 
-BUDGET = 120
 LENGTH = 2048  # tokens of a window, where neither the user nor the config says less
 WINDOWS = 24  # for losses
 OBSERVED = 8  # windows for what the heads do, at most
@@ -33,33 +31,29 @@ def study(
     tokens: Tensor,
     *,
     length: int | None = None,
-    budget: int = BUDGET,
     tell: Callable[[int, int], None] = lambda done, most: None,
 ) -> Study:
     """Which pairs of its rotation a causal transformers model uses, on a text of its kind, ``tokens`` ``[n]``.
 
-    Four measurements, three of them on windows of ``length`` tokens (by default the declared length, at most `LENGTH`):
+    Three measurements, two of them on windows of ``length`` tokens (by default the declared length, at most `LENGTH`):
 
     1. the loss of the same tokens with more and more context: the length that the weights were trained for
        (`TrainedLength`);
     2. every pair of every rotation is stopped, then slowed, in the whole model (`PairUse`);
-    3. every head is described by its attention weights and scores (`HeadUse`);
-    4. rotated q and k are rotated back in one layer, then one head, then fewer and fewer of its pairs, the dearest
-       first, ``budget`` places in all (`PlaceCost`).
+    3. every head is described by its attention weights and scores (`HeadUse`).
 
-    ``tell`` is called with the pairs and places done, and the most that there can be. The model stays as it is. Under
-    torchrun the processes share the windows, and all return the same.
+    ``tell`` is called with the pairs done, and how many there are. The model stays as it is. Under torchrun the
+    processes share the windows, and all return the same.
     Raises ``ValueError`` for a text that is too short, a model whose frequencies cannot be replaced (`RunningModel`),
     and one whose q and k, rotated back, do not give the loss of the model without rotation.
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     >>> model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=50, max_position_embeddings=16)).eval()
-    >>> uses = study(model, torch.randint(50, (100,)), budget=1)
-    >>> [round(wave) for wave in uses.rotations[0].wavelengths], len(uses.heads), uses.places[0].place.last
-    ([6, 63, 628, 6283], 1, 4)
+    >>> uses = study(model, torch.randint(50, (100,)))
+    >>> [round(wave) for wave in uses.rotations[0].wavelengths], len(uses.heads)
+    ([6, 63, 628, 6283], 1)
     """
-    whole("budget", budget)
     if length is not None:
         whole("length", length)
     with process_group() as group:
@@ -73,23 +67,18 @@ def study(
         some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
         heads = head_uses(running, some, own)
         check_route(running, some, own)
-        shapes = {use.layer: (use.head + 1, len(use.q_energy)) for use in heads if use.q_energy}
-        done, most = 0, sum(map(len, own)) + budget
+        done, most = 0, sum(map(len, own))
 
         def step() -> None:
             nonlocal done
             done += 1
             tell(done, most)
 
-        def cost(place: Place, speed: float) -> float:
-            return loss_without(running, rows, [frequencies * (1 - speed) for frequencies in own], place) - loss
-
         with running.with_frequencies(own, running.factors(length)):
             trained = trained_length(running, tokens)
             loss = running.loss(rows)
         pairs = pair_uses(running, rows, loss, step)
-        places = costs(cost, shapes, budget, step)
-    return Study(loss, length, declared, trained, pairs, heads, tuple(places))
+    return Study(loss, length, declared, trained, pairs, heads)
 
 
 def study_folder(folder: str | Path, text: str | Path, **options: Any) -> Study:

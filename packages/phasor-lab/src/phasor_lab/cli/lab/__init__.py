@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, help="Train small models on real text an
 
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
     (train, "Train one model for each encoding and seed"),
-    (evaluate, "Loss or accuracy beyond the training length"),
+    (evaluate, "Loss beyond the training length"),
     (extend, "Longer contexts with every scaling, without fine-tuning"),
     (export, "A rotary model as a folder that transformers loads"),
     (report, "All tables, figures and numbers in one folder"),

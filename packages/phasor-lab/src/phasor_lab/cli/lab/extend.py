@@ -13,9 +13,7 @@ from .options import Json, Runs, Scored, TextFiles, Threads, numbers, prepare, p
 def extend(
     runs: Runs,
     text: TextFiles = None,
-    schemes: Annotated[
-        str, typer.Option(help="Scaling schemes, with commas (default: all but fitted, which is searched).")
-    ] = "",
+    schemes: Annotated[str, typer.Option(help="Scaling schemes, with commas (default: all).")] = "",
     factors: Annotated[str, typer.Option(help="How many times the training length.")] = "2,4,8",
     tokens: Scored = 65_536,
     threads: Threads = 1,
@@ -36,19 +34,19 @@ def extend(
         check_file_target("RUN", folder / EXTENSION)
     for folder in folders:
         model, config = load_model(folder)
-        if (config.model.encoding, config.task) != ("rotary", "text") and len(folders) > 1:
+        if config.model.encoding != "rotary" and len(folders) > 1:
             continue
         results[str(folder)] = extend_one(
             model, config, text_of(folder, text), schemes=names, factors=multiples, tokens=tokens
         )
         write_json(folder / EXTENSION, results[str(folder)])
     if not results:
-        raise ValueError("runs must have a rotary one, trained on text, among them to be extended, got none")
+        raise ValueError("runs must have a rotary one among them to be extended, got none")
     if as_json:
         say_json(results)
         return
-    gathered = gather(list(results), ["extension"])
-    print_table("times the length", extensions(gathered, "table", "factor"))
+    gathered = gather(list(results))
+    print_table("times the length", extensions(gathered))
     say(next(iter(results.values()))["protocol"])
     if note := training_note(gathered):
         say(note)

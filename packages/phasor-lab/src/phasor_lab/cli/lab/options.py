@@ -40,7 +40,7 @@ def text_of(folder: Path, named: list[Path] | None) -> Any:
 
     about = read_run(folder)["about"]
     try:
-        return read_text(named or about.get("paths", ()), glob=about.get("glob", "*"))
+        return read_text(named or about.get("paths", ()))
     except (ValueError, OSError) as error:
         if named:
             raise

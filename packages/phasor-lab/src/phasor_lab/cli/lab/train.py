@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +15,8 @@ from .options import Json, Threads, prepare
 TrainingText = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
 ]
-Bare = Annotated[list[Path] | None, typer.Argument(metavar="[PATH…]", hidden=True)]  # --text without its name
-
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Each run gets a folder in here.")]
 Encodings = Annotated[list[str] | None, typer.Option(help="Repeat for several (default: rotary).")]
-Task = Annotated[str, typer.Option(help="text, copy or passkey.")]
 Seeds = Annotated[list[int] | None, typer.Option(min=0, help="Repeat for several (default: 0).")]
 Tokens = Annotated[int, typer.Option(min=1, help="Token budget of each run.")]
 Length = Annotated[int, typer.Option(min=1, help="Training length.")]
@@ -27,26 +24,17 @@ Batch = Annotated[int, typer.Option(min=1, help="Sequences per step, over all pr
 Layers = Annotated[int, typer.Option(min=1, help="Layers of the model.")]
 Dim = Annotated[int, typer.Option(min=1, help="Width of the model.")]
 Heads = Annotated[int, typer.Option(min=1, help="Attention heads.")]
-KvHeads = Annotated[int | None, typer.Option(min=1, help="Heads of keys and values (default: as many as heads).")]
-Base = Annotated[float, typer.Option(help="Base of the rotary frequencies.")]
-Untied = Annotated[bool, typer.Option("--untied", help="Give the output a matrix of its own.")]
 Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
 Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
 Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
-CpScheme = Annotated[
-    Literal["head-tail", "contiguous", "striped"], typer.Option("--cp-scheme", help="How sequences are cut.")
-]
-Glob = Annotated[str, typer.Option(help="Which files of a folder, by name.")]
 
 
 def train(
-    paths: Bare = None,
     text: TrainingText = None,
     out: Out = Path("phasor-runs"),
     encoding: Encodings = None,
-    task: Task = "text",
     seed: Seeds = None,
     tokens: Tokens = 1_433_600,
     length: Length = 64,
@@ -54,16 +42,11 @@ def train(
     layers: Layers = 2,
     dim: Dim = 96,
     heads: Heads = 4,
-    kv_heads: KvHeads = None,
-    base: Base = 10_000.0,
-    untied: Untied = False,
     lr: Lr = 3e-3,
     checkpoint_every: CheckpointEvery = 100,
     cp: Cp = 1,
     tp: Tp = 1,
     fsdp: Fsdp = False,
-    cp_scheme: CpScheme = "head-tail",
-    glob: Glob = "*",
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -78,25 +61,22 @@ def train(
 
     check_folder_target("--out", out)
     prepare(threads)
-    files = [*(paths or ()), *(text or ())]
+    files = text or []
     finished = []
     with process_group() as group:
         with group.alike():
-            source = read_text(files, glob=glob) if task == "text" else None
-            about: dict[str, Any] = {"command": shlex.join(["phasor", *sys.argv[1:]])}
-            if source:
-                about |= {"text": ", ".join(source.names), "paths": [str(p.resolve()) for p in files], "glob": glob}
+            source = read_text(files)
+            about = {
+                "command": shlex.join(["phasor", *sys.argv[1:]]), "text": ", ".join(source.names),
+                "paths": [str(path.resolve()) for path in files],
+            }  # fmt: skip
             models = [
-                ModelConfig(
-                    encoding=name, layers=layers, dim=dim, heads=heads, length=length, base=base, tied=not untied,
-                    kv_heads=heads if kv_heads is None else kv_heads,
-                )
+                ModelConfig(encoding=name, layers=layers, dim=dim, heads=heads, length=length)
                 for name in encoding or ["rotary"]
-            ]  # fmt: skip
+            ]
             configs = [
                 RunConfig(
-                    model=model, task=task, seed=number, tokens=tokens, batch=batch, lr=lr,
-                    source=source.sha256 if source else "",
+                    model=model, seed=number, tokens=tokens, batch=batch, lr=lr, source=source.sha256,
                 )
                 for model in models for number in seed or [0]
             ]  # fmt: skip
@@ -105,7 +85,7 @@ def train(
             folder = out / config.name
             result = train_one(
                 config, folder, source, checkpoint_every=checkpoint_every, about=about,
-                progress=first and not as_json, parallel=_parallel(cp, tp, fsdp, cp_scheme),
+                progress=first and not as_json, parallel=_parallel(cp, tp, fsdp),
             )  # fmt: skip
             finished.append({
                 "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,
@@ -118,10 +98,10 @@ def train(
         say_json(finished)
 
 
-def _parallel(cp: int, tp: int, fsdp: bool, scheme: Any) -> Any:
+def _parallel(cp: int, tp: int, fsdp: bool) -> Any:
     """How sequences and weights are cut; None if they are not."""
     if cp == tp == 1 and not fsdp:
         return None
     from ...lab.parallel import Parallel
 
-    return Parallel(cp, tp, fsdp, scheme)
+    return Parallel(cp, tp, fsdp)

@@ -11,7 +11,7 @@ app = typer.Typer(no_args_is_help=True, help="Train span recognition on labelled
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
     ("train", train, "Train a model on labelled texts"),
     ("evaluate", evaluate, "Precision, recall and F1 on labelled texts"),
-    ("predict", predict_texts, "Find spans in texts: JSON lines, or text in brackets"),
+    ("predict", predict_texts, "Find spans in texts, as JSON lines"),
 )
 for name, command, line in COMMANDS:
     app.command(name, short_help=line)(command)

@@ -1,23 +1,16 @@
 """What the commands share: options, and the preparation of a run."""
 
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from phasor.support.cores import check_threads
 
-Format = Annotated[
-    str | None, typer.Option(help="cluener, cmeee, conll, spans or tokens (default: recognized by the content).")
-]
 Columns = Annotated[
     list[int] | None,
-    typer.Option("--column", help="For conll: a column of tags, counted from 0; repeat it for several (default: all)."),
-]
-TagNames = Annotated[
-    str | None, typer.Option(help="For tokens with tags that are numbers, their names in order: O,B-name,I-name,…")
+    typer.Option("--column", help="Of CoNLL: a column of tags, counted from 0; repeat it for several (default: all)."),
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads (default: as many as there are cores).")]
 Choice = Literal["all", "nested", "flat"]
@@ -30,12 +23,6 @@ Threshold = Annotated[
 Device = Annotated[str, typer.Option(help="As torch names it: cpu, cuda, …")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-
-
-def reader(format: str | None, columns: list[int] | None, tag_names: str | None) -> partial[list[Any]]:
-    from ...ner import read
-
-    return partial(read, format=format, columns=columns, tag_names=tag_names.split(",") if tag_names else None)
 
 
 def prepare(threads: int | None, device: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from phasor.support.plain_text import say, say_json
+from phasor.support.plain_text import say_json
 from phasor.support.regular_files import read_file
 
 from .options import Device, Mode, ModelFolder, Threads, Threshold, prepare
@@ -17,25 +17,17 @@ def predict_texts(
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="UTF-8, a text a line; - is the standard input.")] = "-",
     threshold: Threshold = None,
     mode: Mode = None,
-    view: Annotated[
-        bool, typer.Option("--view", help="Text with the spans in brackets instead of JSON lines.")
-    ] = False,
-    batch: Annotated[int, typer.Option(min=1)] = 32,
     device: Device = "cpu",
     threads: Threads = None,
 ) -> None:
     """Find spans: JSON lines {"text", "spans": [{"start", "end", "label", "score"}]}, which `evaluate` reads too."""
     from ...ner import load, predict
     from ...ner.data.lines import split_lines
-    from ...ner.view import marked
 
     prepare(threads, device)
     texts = split_lines(Path(file), sys.stdin.buffer.read() if file == "-" else read_file(Path(file)))
     saved = load(model)
     saved.model.to(device)
-    predictions = predict(saved, texts, threshold=threshold, mode=mode, batch=batch)
+    predictions = predict(saved, texts, threshold=threshold, mode=mode)
     for text, spans in zip(texts, predictions, strict=True):
-        if view:
-            say(marked(text, spans))
-        else:
-            say_json({"text": text, "spans": [vars(span) for span in spans]}, indent=None)
+        say_json({"text": text, "spans": [vars(span) for span in spans]}, indent=None)

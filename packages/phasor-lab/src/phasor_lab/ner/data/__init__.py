@@ -2,7 +2,7 @@
 
 from .example import Entity, Example, labels_of
 from .holdout import hold_out
-from .read import FORMATS, read
+from .read import read
 from .windows import AlignmentReport, Encoded, Prediction, align, merge, usual_mode
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "Example",
     "labels_of",
     "hold_out",
-    "FORMATS",
     "read",
     "Encoded",
     "AlignmentReport",

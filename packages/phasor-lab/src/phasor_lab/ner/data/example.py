@@ -1,4 +1,4 @@
-"""A text with its entities: the one form that every file format is read into, and the rules that both keep."""
+"""A text with its entities: the one form that every file is read into, and the rules that it keeps."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -46,13 +46,12 @@ def labels_of(examples: Iterable[Example]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class StatedSpan:
-    """An entity as its file states it, not checked yet: half-open, or with ``end`` included; its text if stated."""
+    """An entity as its file states it, half-open and not checked yet; its text if stated."""
 
     start: Any
     end: Any
     label: Any
     surface: Any = None
-    inclusive: bool = False
 
 
 def checked(location: Location, text: Any, spans: Iterable[StatedSpan], labels: Collection[str] | None) -> Example:
@@ -93,13 +92,11 @@ def _entity(location: Location, text: str, span: StatedSpan) -> Entity:
     for name, value in (("start", span.start), ("end", span.end)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise location.fault(f"{name} must be an integer, got {shown(value)} in {_described(span)}")
-    start, end = span.start, span.end + span.inclusive
+    start, end = span.start, span.end
     if end <= start:
-        rule = "must not be before start" if span.inclusive else "must be after start (end is not included)"
-        raise location.fault(f"end {rule}, got {_described(span)}")
+        raise location.fault(f"end must be after start (end is not included), got {_described(span)}")
     if start < 0 or end > len(text):
-        last = len(text) - span.inclusive
-        raise location.fault(f"entity must lie in the text, 0 to {last}, got {_described(span)}")
+        raise location.fault(f"entity must lie in the text, 0 to {len(text)}, got {_described(span)}")
     if span.surface is not None and span.surface != text[start:end]:
         raise location.fault(
             f"entity must read as the text does, got {shown(span.surface)} for {_described(span)}, "
@@ -109,5 +106,4 @@ def _entity(location: Location, text: str, span: StatedSpan) -> Entity:
 
 
 def _described(span: StatedSpan) -> str:
-    included = ", end included" if span.inclusive else ""
-    return f"{shown(span.label)} from {shown(span.start)} to {shown(span.end)}{included}"
+    return f"{shown(span.label)} from {shown(span.start)} to {shown(span.end)}"

@@ -3,9 +3,7 @@
 Only a newline ends a line: the text may hold other separators."""
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,39 +57,12 @@ def split_lines(path: Path, data: bytes) -> list[str]:
 def json_lines(path: Path, lines: list[str]) -> Iterator[tuple[Location, dict[str, Any]]]:
     """The JSON object of each line that is not blank."""
     for number, line in enumerate(lines, start=1):
-        begin = _skip(line, 0)
-        if begin < len(line):
+        if line.strip():
             location = Location(path, number)
-            if line[begin] == "[":
-                raise location.fault("line must be a JSON object, got an array; write one object a line (JSON lines)")
-            item, end = _decode(location, line, begin, first_line=number)
-            _check_end(location, line, end)
-            yield location, _object(location, item)
-
-
-def json_array(path: Path, lines: list[str]) -> Iterator[tuple[Location, dict[str, Any]]]:
-    """The JSON objects of one array, each at the line where it begins."""
-    text = "\n".join(lines)
-    ends = list(accumulate(len(line) + 1 for line in lines))
-
-    def location(at: int) -> Location:
-        return Location(path, 1 + bisect_right(ends, min(at, len(text) - 1)))
-
-    at = _skip(text, 0)
-    if text[at] != "[":
-        raise location(at).fault(f"file must be one JSON array of objects, got {shown(text[at : at + 20])}")
-    at = _skip(text, at + 1)
-    more = not text.startswith("]", at)
-    while more:
-        item, end = _decode(location(at), text, at, first_line=1)
-        yield location(at), _object(location(at), item)
-        end = _skip(text, end)
-        if text[end : end + 1] not in (",", "]"):
-            raise location(end).fault(f"array must go on with a comma or end, got {shown(text[end : end + 20])}")
-        more = text[end] == ","
-        at = _skip(text, end + 1) if more else end
-    at = _skip(text, at + 1)
-    _check_end(location(at), text, at)
+            item = _decode(location, line)
+            if not isinstance(item, dict):
+                raise location.fault(f"item must be a JSON object, got {shown(item)}")
+            yield location, item
 
 
 def member(location: Location, item: dict[str, Any], key: str, kind: type, what: str) -> Any:
@@ -103,34 +74,10 @@ def member(location: Location, item: dict[str, Any], key: str, kind: type, what:
     return item[key]
 
 
-def _skip(text: str, at: int) -> int:
-    """The index from ``at`` on of the first character that is not JSON's white space, or the length."""
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _check_end(location: Location, text: str, at: int) -> None:
-    rest = text[_skip(text, at) :]
-    if rest:
-        raise location.fault(f"nothing must follow the JSON, got {shown(rest[:20])}")
-
-
-def _object(location: Location, item: Any) -> dict[str, Any]:
-    if not isinstance(item, dict):
-        raise location.fault(f"item must be a JSON object, got {shown(item)}")
-    return item
-
-
-def _decode(location: Location, text: str, at: int, *, first_line: int) -> tuple[Any, int]:
-    """The value that begins at ``at``, and where it ends; ``first_line``: the number of the text's first line."""
+def _decode(location: Location, line: str) -> Any:
     try:
-        return _DECODER.raw_decode(text, at)
+        return json.loads(line, object_pairs_hook=keys_once)
     except json.JSONDecodeError as error:
-        line = Location(location.path, first_line + error.lineno - 1)
-        raise line.fault(f"line must be JSON, got an error at column {error.colno}: {error.msg}") from None
+        raise location.fault(f"line must be JSON, got an error at column {error.colno}: {error.msg}") from None
     except (ValueError, RecursionError) as error:
         raise location.fault(f"line must be JSON, got {shown(str(error))}") from None
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=keys_once)

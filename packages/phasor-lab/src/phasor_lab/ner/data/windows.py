@@ -70,15 +70,15 @@ def align(
     *,
     max_length: int | None = None,
     stride: int | None = None,
-    token_ids: Callable[[str, int], tuple[int, ...]] | None = None,
+    token_ids: Callable[[str], tuple[int, ...]] | None = None,
 ) -> tuple[list[Encoded], AlignmentReport]:
     """The windows of all examples in order, with their entities as spans of tokens, and a count of what was lost.
 
     ``max_length``: tokens of a window, special ones included; None: one window a text. ``stride``: the tokens that
     two neighbouring windows share (default: half of those that are not special). Every entity of up to ``stride + 1``
     tokens lies in at least one window, and is a span of each that holds it. A text without tokens gives no window.
-    The tokenizer's own truncation and padding are not used. ``token_ids``: what stands for a token, from its text and
-    its number in the tokenizer (default: the number).
+    The tokenizer's own truncation and padding are not used. ``token_ids``: what stands for a token, from its text
+    (default: its number in the tokenizer).
     """
     types = {label: i for i, label in enumerate(labels)}
     size, stride = _window(tokenizer, max_length, stride)
@@ -133,7 +133,7 @@ def _encode(tokenizer: "Tokenizer", examples: Sequence[Example]) -> "list[Encodi
 
 
 def _all_tokens(
-    text: str, encoding: "Encoding", example: int, token_ids: Callable[[str, int], tuple[int, ...]] | None
+    text: str, encoding: "Encoding", example: int, token_ids: Callable[[str], tuple[int, ...]] | None
 ) -> Encoded:
     covered = bytearray(len(text))
     for start, end in encoding.offsets:
@@ -142,7 +142,7 @@ def _all_tokens(
     special = [bool(s) or i == j for s, (i, j) in zip(encoding.special_tokens_mask, offsets, strict=True)]
     ids: list[int] | list[tuple[int, ...]] = encoding.ids
     if token_ids is not None:
-        ids = [token_ids(text[i:j], number) for number, (i, j) in zip(encoding.ids, offsets, strict=True)]
+        ids = [token_ids(text[i:j]) for i, j in offsets]
     return Encoded(ids, offsets, special, example, [])
 
 
