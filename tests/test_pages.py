@@ -192,6 +192,8 @@ def test_the_page_of_plans(tmp_path, monkeypatch, shared_data):
     assert list(plan.settings.flags) == ["--hf-overrides", "--max-model-len"]
     assert plan.settings.flags["--max-model-len"] == 131072
     assert plan.spec.scaling.name == "yarn"
+    # keys and values of 36 layers, 8 heads of 128 channels, a byte each, half of them on each of two devices
+    assert plan.kv_bytes("fp8", tensor_parallel=2).total == 2 * 36 * 8 * 128 * 131072 // 2
 
 
 @pytest.mark.slow

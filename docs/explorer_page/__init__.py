@@ -2,5 +2,6 @@
 
 from .entries import model_entry, view_entries
 from .html import html_page
+from .plain_types import plain_types
 
-__all__ = ["html_page", "model_entry", "view_entries"]
+__all__ = ["html_page", "model_entry", "plain_types", "view_entries"]

@@ -1,4 +1,4 @@
-"""What the page knows of one model: its rotations with their steps, and engines' settings."""
+"""What the page knows of one model: its rotations with their steps, what its cache keeps, and engines' settings."""
 
 import struct
 from typing import Any
@@ -12,6 +12,7 @@ from phasor.tools.inspect import ConfigView
 from phasor.tools.inspect.model_page import window_of
 from phasor_serve.engines import ENGINES, EngineConfig, load_config
 from phasor_serve.planner import Plan, plan
+from phasor_serve.planner.kv import stores
 
 STRETCHES = (1, 2, 4, 8)  # times the declared length: where the settings of every engine are given
 LONGEST = 2**31
@@ -20,8 +21,8 @@ LONGEST = 2**31
 def view_entries(view: ConfigView, source: Any, name: str) -> list[dict[str, Any]]:
     """One entry for each model that is shown of a config.
 
-    ``source`` as in `phasor.read_config`; ``name``: how the page calls it. Settings are those of the text model, which
-    engines serve.
+    ``source`` as in `phasor.read_config`; ``name``: how the page calls it. Settings and memory are those of the text
+    model, which engines serve.
     """
     entries = []
     for model in view.shown:
@@ -115,16 +116,40 @@ def _regime(spec: RotarySpec, length: int | None) -> dict[str, Any]:
 
 
 def _served(model: ModelRotary, source: Any) -> dict[str, Any]:
-    """Settings, or why there are none."""
+    """Memory and settings, or why there are none."""
     try:
         config = load_config(source)
         if config.path != model.part:
             raise ValueError(
                 f"engines serve the text model, {config.path or 'the top level'}, and this is another part"
             )
-        return {"settings": [_settings(p) for p in _all_plans(config)], "why": ""}
+        return {
+            "memory": memory_groups(config),
+            "settings": [_settings(p) for p in _all_plans(config)],
+            "why": "",
+        }
     except (ValueError, KeyError) as error:
-        return {"settings": [], "why": str(error)}
+        return {"memory": [], "settings": [], "why": str(error)}
+
+
+def memory_groups(config: EngineConfig) -> list[dict[str, Any]]:
+    """What one sequence keeps, with the engines that keep it so."""
+    groups: dict[str, dict[str, Any]] = {}
+    for engine in ENGINES:
+        kept = [_store(store) for store in stores(config, engine)]
+        groups.setdefault(repr(kept), {"engines": [], "stores": kept})["engines"].append(engine)
+    return list(groups.values())
+
+
+def _store(store: Any) -> dict[str, Any]:
+    return {
+        "kind": store.kind,
+        "layers": store.layers - store.shared,
+        "per_token": store.per_token,
+        "window": store.window,
+        "state": store.state,
+        "beside": [{"values": one.values, "every": one.every, "size": one.size} for one in store.beside],
+    }
 
 
 def _all_plans(config: EngineConfig) -> list[Plan]:

@@ -34,6 +34,8 @@ function chooseModel(index) {
   const words = entry().rotations.map((r) => `${r.where} (${r.kinds.join(", ")})`);
   options(at("rotation"), words, 0);
   at("rotation-row").hidden = words.length < 2;
+  options(at("keeper"), entry().memory.map((group) => group.engines.join(", ")), 0);
+  at("keeper-row").hidden = entry().memory.length < 2;
   const engines = [...new Set(entry().settings.map((s) => s.engine))];
   at("engine").replaceChildren(...engines.map((name) => new Option(name)));
   reset();
@@ -140,6 +142,7 @@ function draw() {
   at("layout-words").textContent = layoutWords(state.spec);
   state.measured = m;
   showPhaseTable();
+  showMemory();
   showSettings();
 }
 
@@ -188,6 +191,39 @@ function showPhaseTable() {
   at("phase-rows").innerHTML = rows.join("");
 }
 
+function showMemory() {
+  const group = entry().memory[Number(at("keeper").value) || 0];
+  at("memory-rows").replaceChildren();
+  if (!group) {
+    at("fits").textContent = `Nothing is known of this cache: ${entry().why}`;
+    return;
+  }
+  const width = BYTES[at("dtype").value];
+  const batch = numberIn("batch", 1, 2 ** 20, true);
+  const memory = numberIn("memory", 0.001, 2 ** 20);
+  if (batch === null || memory === null) return;
+  const most = longestThatFits(group.stores, memory * 2 ** 30, width, batch);
+  const total = cacheBytes(group.stores, state.length, width, batch);
+  const next = cacheBytes(group.stores, state.length + 1, width, batch) - total;
+  const of = batch > 1 ? `${said(batch)} sequences of ` : "";
+  const fits = most === Infinity ? "any length" : `${of}${said(most)} tokens`;
+  at("fits").textContent = `At ${said(state.length)} tokens: ${sizeText(total)}, and the next token costs ${said(next)} bytes. Into ${said(memory)} GiB goes ${most ? fits : "nothing"}.`;
+  at("memory-rows").innerHTML = group.stores
+    .map((s) => {
+      const kept = s.window ? `last ${said(s.window)}` : s.per_token ? "all" : "a state";
+      const values = s.per_token || s.state;
+      const size = sizeText(batch * storeBytes(s, state.length, width));
+      return `<tr><th scope="row">${s.layers} × ${escaped(s.kind)}</th><td>${said(values)}</td><td>${kept}</td><td>${size}</td></tr>`;
+    })
+    .join("");
+}
+
+function sizeText(bytes) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
+  return `${said(bytes / 1024 ** power, 3)} ${units[power]}`;
+}
+
 function showSettings() {
   const all = entry().settings;
   at("settings-known").hidden = !all.length;
@@ -216,6 +252,25 @@ async function copy(id) {
   }
 }
 
+async function readFile(file) {
+  if (!file) return;
+  try {
+    if (file.size > LARGEST_FILE) refuse(`${file.name} has ${said(file.size)} bytes, and a config has a few thousand`);
+    const found = readConfigText(await file.text(), file.name, DATA.rules);
+    measured(found.rotations[0].spec, found.declared || 4096); // an error here is one line, not half a page
+    state.models = [...DATA.models, found];
+    listModels(state.models.length - 1);
+    chooseModel(state.models.length - 1);
+    tell(`read ${file.name}: ${found.type}`);
+  } catch (error) {
+    tell(`${file.name}: ${error.message}`, true);
+  }
+}
+
+function listModels(chosen) {
+  options(at("model"), state.models.map((model) => model.name), chosen);
+}
+
 function listen() {
   const on = (id, event, act) => at(id).addEventListener(event, act);
   on("model", "change", () => (tell(""), chooseModel(Number(at("model").value))));
@@ -223,6 +278,7 @@ function listen() {
     state.rotation = Number(at("rotation").value);
     reset();
   });
+  on("file", "change", () => readFile(at("file").files[0]));
   on("reset", "click", () => {
     state.length = entry().declared || 4096;
     reset();
@@ -252,17 +308,24 @@ function listen() {
   number("original", 2, 2 ** 31, true, (spec, value) => (spec.scaling.original_max_position = value));
   on("scaling", "change", () => change((spec) => (spec.scaling = newScaling(at("scaling").value))));
   on("position", "input", () => (tell(""), showPhaseTable()));
+  ["keeper", "dtype", "batch", "memory"].forEach((id) => on(id, "input", () => (tell(""), showMemory())));
   ["engine", "at-length"].forEach((id) => on(id, "change", showSettings));
   on("copy-settings", "click", () => copy("settings"));
   on("copy-rope", "click", () => copy("rope"));
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    readFile(event.dataTransfer.files[0]);
+  });
   addEventListener("resize", update);
 }
 
 function start() {
   listen();
   at("explorer").hidden = !state.models.length;
-  options(at("model"), state.models.map((model) => model.name), 0);
+  listModels(0);
   if (state.models.length) chooseModel(0);
+  else tell("Open a config.json to begin.");
 }
 
 if (typeof document !== "undefined") start();

@@ -7,7 +7,9 @@ from typing import Any
 
 from phasor.support.plain_text import html_text, json_text
 
-SCRIPTS = ("exact.js", "scalings.js", "measures.js", "figures.js", "explorer.js")
+from .plain_types import reading_rules
+
+SCRIPTS = ("exact.js", "scalings.js", "reading.js", "measures.js", "figures.js", "explorer.js")
 
 
 def html_page(entries: Sequence[dict[str, Any]], title: str = "rotary positions") -> str:
@@ -22,7 +24,7 @@ def html_page(entries: Sequence[dict[str, Any]], title: str = "rotary positions"
     return Template(_text("page.html")).substitute(
         title=html_text(title),
         style=_text("style.css"),
-        data=_script_json({"models": list(entries)}),
+        data=_script_json({"models": list(entries), "rules": reading_rules()}),
         script="\n".join(_text(name) for name in SCRIPTS),
     )
 

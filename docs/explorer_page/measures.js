@@ -1,6 +1,5 @@
-// Numbers about one rotation: wavelengths, turns, decay, the error of float32 angles, and its words for a config.
+// Numbers about one rotation: wavelengths, turns, decay, the error of float32 angles, memory, and its words for a config.
 
-const ORIGINAL = "original_max_position_embeddings";
 const STRETCHES = 160; // of distances in the figure of decay
 const IN_EACH = 48; // distances looked at in one stretch
 
@@ -146,6 +145,37 @@ function channelsOf(spec) {
     const first = start + Math.floor(p / inBlock) * 2 * inBlock + (p % inBlock);
     return [first, first + inBlock];
   });
+}
+
+const BYTES = { float32: 4, bfloat16: 2, float16: 2, fp8: 1, int8: 1 };
+
+// Bytes of keys and values of one sequence on one device, as phasor's planner counts them.
+function storeBytes(store, length, width) {
+  const kept = store.window ? Math.min(length, store.window) : length;
+  const own = width * (store.per_token * kept + store.state);
+  const more = store.beside.reduce((sum, b) => sum + Math.floor(length / b.every) * (b.size || width * b.values), 0);
+  return store.layers * (own + more);
+}
+
+function cacheBytes(stores, length, width, batch) {
+  return batch * stores.reduce((sum, store) => sum + storeBytes(store, length, width), 0);
+}
+
+// The longest sequences that fit; Infinity where the cache stops growing.
+function longestThatFits(stores, bytes, width, batch) {
+  const fits = (length) => cacheBytes(stores, length, width, batch) <= bytes;
+  if (!fits(1)) return 0;
+  let [low, high] = [1, 2];
+  while (fits(high)) {
+    if (high > 2 ** 45) return Infinity;
+    [low, high] = [high, 2 * high];
+  }
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (fits(middle)) low = middle;
+    else high = middle;
+  }
+  return low;
 }
 
 // What a dictionary of rope parameters must say for this rotation; null where none can.

@@ -16,16 +16,19 @@ from phasor_lab.demo.run import bundled_models
 sys.path.append(str(ROOT / "docs"))
 
 from explorer_page.html import SCRIPTS
+from explorer_page.plain_types import reading_rules
 
 Run = Callable[..., Any]
 
-# Arguments and results as JSON; an error fails the test.
+# Arguments and results as JSON; an error of the page's own is {"refused": its words}, any other fails the test.
 BRIDGE = """
+const RULES = %s;
 function run(body, values) {
   const plainly = (key, value) => (typeof value === "bigint" ? String(value) : value);
   try {
-    return JSON.stringify({ found: new Function("a", body)(JSON.parse(values)) }, plainly);
+    return JSON.stringify({ found: new Function("RULES", "a", body)(RULES, JSON.parse(values)) }, plainly);
   } catch (error) {
+    if (error instanceof NotRead) return JSON.stringify({ refused: error.message });
     return JSON.stringify({ failed: error + " " + error.stack });
   }
 }
@@ -39,12 +42,12 @@ def js() -> Run:
     context = quickjs.Context()
     for name in SCRIPTS[:-1]:  # the last one is the page's own, and needs a page
         context.eval((files("explorer_page") / name).read_text(encoding="utf-8"))
-    context.eval(BRIDGE)
+    context.eval(BRIDGE % json.dumps(reading_rules()))
 
     def run(body: str, *values: Any) -> Any:
         answer = json.loads(context.get("run")(body, json.dumps(values)))
         assert "failed" not in answer, answer["failed"]
-        return answer.get("found")
+        return answer if "refused" in answer else answer.get("found")
 
     return run
 

@@ -1,11 +1,11 @@
-"""What the figures draw, against phasor's own numbers."""
+"""What the figures draw and what the memory costs, against phasor's own numbers."""
 
 import json
 
 import pytest
 import torch
 from explorer_page import model_entry
-from explorer_page.entries import spec_data
+from explorer_page.entries import memory_groups, spec_data
 
 from phasor import RotarySpec, read_config
 from phasor.models.published_lengths import published_length
@@ -13,7 +13,8 @@ from phasor.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
 from phasor.tools.inspect import decay, model_facts
 from phasor.tools.inspect.numbers import float32_error
 from phasor_lab.demo.run import bundled_models
-from phasor_serve.planner import plan
+from phasor_serve.engines import load_config
+from phasor_serve.planner import memory, plan
 
 MODELS = {name: one["config"] for name, one in bundled_models().items()}
 
@@ -48,6 +49,31 @@ def test_facts_of_every_model(js, name):
             assert got["decay"] == pytest.approx(decay(fact.spec, torch.tensor(far), fact.seq_len).tolist(), abs=1e-11)
         # theirs rounds cos and sin to float32 as well: half a step at 1 each
         assert got["error"] == pytest.approx(float32_error(fact.spec, last + 1, fact.seq_len, 32), abs=1.2e-7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_is_the_planners(js, name):
+    config = load_config(MODELS[name])
+    groups = memory_groups(config)
+    assert sorted(engine for group in groups for engine in group["engines"]) == sorted(
+        ["transformers", "vllm", "sglang", "llama.cpp", "exllamav3", "mlx-lm", "tensorrt-llm"]
+    )
+    for group in groups:
+        for length in (1, 5000, 100_000):
+            for dtype, width in (("bfloat16", 2), ("fp8", 1)):
+                expected = memory(config, group["engines"][-1], length, dtype=dtype, batch=3).total
+                assert js("return cacheBytes(a[0], a[1], a[2], 3)", group["stores"], length, width) == expected
+        for size in (2**30, 24 * 2**30):
+            most = js("return longestThatFits(a[0], a[1], 2, 3)", group["stores"], size)
+            fits = js("return [cacheBytes(a[0], a[1], 2, 3), cacheBytes(a[0], a[1] + 1, 2, 3)]", group["stores"], most)
+            assert fits[0] <= size < fits[1]
+
+
+def test_nothing_and_everything_fits(js):
+    store = {"kind": "x", "layers": 2, "per_token": 8, "window": 16, "state": 0, "beside": []}
+    assert js("return longestThatFits([a[0]], 31, 2, 1)", store) == 0
+    assert js("return longestThatFits([a[0]], 64, 2, 1)", store) == 2
+    assert js("return longestThatFits([a[0]], 512, 2, 1) === Infinity", store) is True
 
 
 def test_settings_are_those_of_the_plan():

@@ -126,6 +126,17 @@ TRY_ALL = """
       said.push([state.models[i].name, equal, drawn, at("status").textContent]);
       said.push([state.models[i].name, String(signs) === String(shown("legend").sort()), signs.length > 0, ""]);
     }
+  const slip = '{"model_type": "llama", "roep_theta": 2}';
+  const bad = ["", "[]", '{"model_type": "nothing"}', " ".repeat(9 * 2 ** 20), slip];
+  for (const text of bad) {
+    const before = state.models.length;
+    await readFile(new File([text], "config.json"));
+    said.push(["bad", at("status").className === "error", state.models.length === before, at("status").textContent]);
+  }
+  await readFile(new File([JSON.stringify(LLAMA)], "mine.json"));
+  draw();
+  const formed = at("facts").textContent.includes("formed here");
+  said.push([entry().name, entry().type === "llama", formed, at("status").textContent]);
   said.push(["fits", document.documentElement.scrollWidth <= innerWidth, true, ""]);
   document.body.textContent = "RESULT" + JSON.stringify(said) + "END";
 })();
@@ -134,11 +145,11 @@ TRY_ALL = """
 
 @pytest.mark.parametrize("width", [390, 1200])
 def test_in_chromium(tmp_path, width):
-    """Every model and every scaling draws, every step is phasor's, and nothing stands out."""
+    """Every model and every scaling draws, every step is phasor's, bad input is one line, and nothing stands out."""
     browser = shutil.which("chromium") or shutil.which("google-chrome") or pytest.skip("needs Chromium")
     text = SITE.read_text(encoding="utf-8")
     page = tmp_path / "page.html"
-    page.write_text(text.replace("</body>", TRY_ALL + "</body>"), encoding="utf-8")
+    page.write_text(text.replace("</body>", TRY_ALL.replace("LLAMA", json.dumps(LLAMA)) + "</body>"), encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync"
     flags += f" --disable-component-update --window-size={width},900 --virtual-time-budget=60000 --dump-dom"
     done = limited.run(
@@ -148,7 +159,7 @@ def test_in_chromium(tmp_path, width):
     found = re.search("RESULT(.*?)END", done.stdout.rpartition("<body")[2])
     assert found, done.stderr[-2000:]
     said = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-    assert len({name for name, *_ in said}) == len(bundled_models()) + 1
+    assert len({name for name, *_ in said}) == len(bundled_models()) + 3
     for name, first, second, words in said:
         assert first and second and "\n" not in words, (name, words)
 

@@ -144,6 +144,7 @@ def test_no_stretch_where_every_layer_has_a_window() -> None:
         assert made.settings is not None and "rope_type" not in str(made.settings)
     with pytest.raises(ValueError, match="every layer sees its last 4,096 tokens"):
         plan(MISTRAL, length=65_536, method="yarn")
+    assert plan(MISTRAL, length=65_536).kv_bytes().total == 32 * 4096 * 2048 * 2
     assert plan({**MISTRAL, "sliding_window": None}, length=65_536).factor == 8.0
 
 
@@ -154,3 +155,5 @@ def test_a_window_that_an_engine_does_not_keep_is_said(engine: str, said: str) -
     made = plan(MISTRAL, length=65_536, engine=engine)
     assert made.factor == 8.0 and said in made.explain()
     assert [cost.leaving == cost.unturned for cost in made.costs] == [True]
+    assert made.kv_bytes().total == 32 * 65_536 * 2048 * 2
+    assert any("all tokens are counted" in note for note in made.kv_bytes().notes)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engines.cases import YARN, configs
-from phasor_serve.engines import ENGINES
-from phasor_serve.planner import file_traps, traps
+from phasor_serve.engines import ENGINES, read_as
+from phasor_serve.planner import draft_traps, file_traps, loaded_traps, runtime_traps, traps
 
 QWEN, MOE, VL = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-VL-32B-Instruct"
 THETA = {**YARN, "rope_theta": 1000000.0}
@@ -93,6 +93,25 @@ def test_there_are_thirty_clean_configs() -> None:
     assert len(set(CLEAN)) == 30
 
 
+def test_a_config_changed_after_loading() -> None:
+    pytest.importorskip("transformers")
+    from conformance.tiny import tiny_model
+
+    model = tiny_model("qwen3")
+    assert loaded_traps(model) == []
+    model.config.rope_parameters = {**model.config.rope_parameters, "rope_theta": 77777.0}
+    assert [trap.number for trap in loaded_traps(model)] == [11]
+
+
+def test_a_draft_model_that_was_left_behind() -> None:
+    target = read_as(configs()[QWEN], "vllm", hf(rope_parameters=THETA, max_position_embeddings=131072))
+    draft = {**configs()[QWEN], "num_hidden_layers": 1}
+    short, plain = draft_traps(target, draft)
+    assert (short.number, short.text) == (15, "the draft model declares 40,960 positions, the target now takes 131,072")
+    assert (plain.number, plain.text) == (15, "the target has yarn scaling, its draft none")
+    assert draft_traps(read_as(configs()[QWEN], "vllm"), draft) == []
+
+
 def test_a_file_without_its_scaling(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     config = {**configs()[QWEN], "max_position_embeddings": 131072, "rope_scaling": YARN}
@@ -107,6 +126,12 @@ def test_a_file_without_its_scaling(tmp_path: Path) -> None:
             write()
         writer.close()
         assert [trap.number for trap in file_traps(config, tmp_path / name)] == found
+
+
+def test_two_runtimes_that_part() -> None:
+    config = configs()[OSS]
+    assert [t.number for t in runtime_traps(read_as(config, "transformers"), read_as(config, "llama.cpp"))] == [17]
+    assert runtime_traps(read_as(config, "transformers"), read_as(config, "vllm")) == []
 
 
 def test_a_trap_is_a_finding_with_a_way_out() -> None:

@@ -23,6 +23,10 @@ def plan(
         int | None,
         typer.Option(min=1, help="The length that the model was trained on, if the config declares a longer one."),
     ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Number format of the KV cache: float32, bfloat16, float16, fp8 or int8.")
+    ] = "bfloat16",
+    tensor_parallel: Annotated[int, typer.Option("--tp", min=1, help="Devices that share the heads.")] = 1,
     write: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the settings into a new folder, never over the source.")
     ] = None,
@@ -45,9 +49,9 @@ def plan(
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
     plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
-        say_json([one.to_dict() for one in plans])
+        say_json([one.to_dict(dtype, tensor_parallel) for one in plans])
     else:
-        say("\n\n".join(one.explain() for one in plans))
+        say("\n\n".join(one.explain(dtype, tensor_parallel) for one in plans))
     for path in write_plans(plans, write, gguf) if write is not None else ():
         say(f"wrote {path}")
     if gguf is not None and not any(one.settings and one.settings.gguf for one in plans):

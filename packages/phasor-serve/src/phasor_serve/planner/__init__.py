@@ -7,11 +7,15 @@ from phasor.support.calls import called_as
 from ..engines import engine_of, load_config
 from .choose import METHODS, choose
 from .cost import Cost, costs
+from .kv import Memory, Store, memory
 from .proof import prove
 from .result import Plan
-from .traps import Trap, TrapInputs, file_traps, find_traps, traps
+from .traps import Trap, TrapInputs, draft_traps, file_traps, find_traps, loaded_traps, runtime_traps, traps
 
-__all__ = ["METHODS", "Cost", "Plan", "Trap", "file_traps", "plan", "traps"]
+__all__ = [
+    "METHODS", "Cost", "Memory", "Plan", "Store", "Trap", "draft_traps", "file_traps", "loaded_traps", "memory", "plan",
+    "runtime_traps", "traps",
+]  # fmt: skip
 
 
 @called_as('plan(config, length=131072, engine="vllm")')

@@ -12,6 +12,7 @@ from phasor.support.whole_files import whole_folder, write_whole
 
 from ..engines import EngineConfig, EngineReading, Settings, typed
 from .cost import Cost
+from .kv import Memory, memory
 from .proof import Proof
 from .traps import Trap
 
@@ -69,7 +70,11 @@ class Plan:
         pairs = zip(self.config.model.layers, self.wanted.layers, strict=True)
         return next((new for old, new in pairs if new is not None and new != old), next(iter(self.wanted.distinct)))
 
-    def explain(self) -> str:
+    def kv_bytes(self, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1) -> Memory:
+        """The memory of keys and values at this length on each of ``tensor_parallel`` devices, by kind of layer."""
+        return memory(self.config, self.engine, self.length, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch)
+
+    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> str:
         """Everything as text."""
         lines = [f"{self.engine} {self.version}, {self.length:,} positions"]
         lines += _labelled("rotation", self.why)
@@ -80,9 +85,10 @@ class Plan:
                 lines += _labelled("not shown", [self.proof.reason])
             lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
         lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
+        lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
         return "\n".join([*lines, *_labelled("beware", list(map(str, self.warnings)))])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> dict[str, Any]:
         """Everything as plain JSON data."""
         settings = self.settings
         return {
@@ -92,6 +98,7 @@ class Plan:
             "settings": settings and {"flags": settings.flags, "config": settings.config, "gguf": settings.gguf},
             "rules": [rule.describe() for rule in self.reading.rules] if self.reading else [],
             "costs": [text for cost in self.costs for text in cost.describe()],
+            "memory": self.kv_bytes(dtype, tensor_parallel).to_dict(),
             "warnings": [str(trap) for trap in self.warnings],
         }  # fmt: skip
 

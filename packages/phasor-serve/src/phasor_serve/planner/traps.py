@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from phasor import read_config
 from phasor.models.reading.load import in_file, load
 from phasor.models.reading.text import TextModel
 from phasor.models.rows import ROWS
@@ -15,6 +18,7 @@ from phasor.tools.checkpoints.formats.gguf_file import keys_of
 from ..engines import CannotSayError, EngineConfig, EngineReading, engine_of, load_config, parse
 from ..engines import gguf as gguf_keys
 from ..engines.engine_config import ORIGINAL, ROPES, renamed, rope_in, walk
+from .proof import spec_difference
 
 OVERRIDES = ("--hf-overrides", "--json-model-override-args")
 
@@ -36,10 +40,13 @@ CAUSES = {
     8: ("a length that is cut", "raise the declared length as well"),
     9: ("a scaling on the wrong layers", "state rope parameters by kind of layer"),
     10: ("declared and not read", "use an engine that reads it, or a key that this one reads"),
+    11: ("a config that was changed after loading", "change the config first, then load the model"),
     12: ("LongRoPE chosen by the served length", "serve short and long prompts apart"),
     13: ("the declared length taken for the original one", "state original_max_position_embeddings"),
     14: ("keys lost with a replaced dictionary", "repeat the lost keys in the override"),
+    15: ("a draft model left behind", "give the draft model the same length and scaling"),
     16: ("a GGUF file without its config's scaling", "convert the model again, or write the keys: phasor plan --write"),
+    17: ("two runtimes that rotate differently", "serve with the rotation of training"),
     18: ("flags on top of a file's factors", "leave the scaling flags out"),
     19: ("M-RoPE's correction range at another length", "state a quarter of the original length for this engine"),
     20: ("keys that this class does not look for", "state rope parameters under each kind of layer"),
@@ -288,6 +295,40 @@ CHECKS = (
 )  # fmt: skip
 
 
+def loaded_traps(model: Any) -> list[Trap]:
+    """Trap 11: ``model.config`` was changed after loading; no rotary module of ``model`` rotates as it says now.
+
+    ``model``: a transformers model. Its modules are compared by their ``inv_freq``.
+    """
+    declared = [spec.inv_freq() for spec in read_config(model.config).with_angles("float32").distinct]
+    loaded = [
+        m.inv_freq.double().cpu() for m in model.modules() if isinstance(getattr(m, "inv_freq", None), torch.Tensor)
+    ]
+    same = any(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=0) for a in declared for b in loaded)
+    if not loaded or same:
+        return []
+    text = (
+        "the config says other frequencies than the modules hold: it was changed after loading, and is not read again"
+    )
+    return [_trap(11, text, "MakazhanAlpamys/Soup#793")]
+
+
+def draft_traps(target: EngineReading, draft: Any) -> list[Trap]:
+    """Trap 15: a draft model, by its config, that the settings of its target do not reach."""
+    model = read_config(draft)
+    length = target.length or 0
+    shown = []
+    if model.max_position is not None and model.max_position < length:
+        text = f"the draft model declares {model.max_position:,} positions, the target now takes {length:,}"
+        shown.append(_trap(15, text, "vllm-project/vllm#58080"))
+    mine, theirs = next(iter(target.model.distinct)), next(iter(model.distinct))
+    if mine.scaling is not None and theirs.scaling is None:
+        shown.append(
+            _trap(15, f"the target has {mine.scaling.name} scaling, its draft none", "vllm-project/vllm#58080")
+        )
+    return shown
+
+
 def file_traps(config: Any, gguf: Path) -> list[Trap]:
     """Trap 16: a GGUF file without the scaling that its config states."""
     meta = gguf_keys.converted(load_config(config))
@@ -309,3 +350,18 @@ def _alike(written: Any, wanted: Any) -> bool:
     if isinstance(wanted, str):
         return bool(written == wanted)
     return math.isclose(float(written), float(wanted), rel_tol=1e-6)  # a file keeps float32
+
+
+def runtime_traps(training: EngineReading, serving: EngineReading) -> list[Trap]:
+    """Trap 17: two runtimes that rotate one model differently, such as that of training and that of serving."""
+    length = min(filter(None, (training.length, serving.length)), default=1)
+    pairs = enumerate(zip(training.model.layers, serving.model.layers, strict=True))
+    parts: dict[str, tuple[int, Finding]] = {}
+    for i, (a, b) in pairs:
+        if finding := spec_difference(a, b, length):
+            parts.setdefault(finding.reason, (i, finding))
+    return [
+        _trap(17, f"layer {i}: {training.engine} and {serving.engine} part: {text}", "NVIDIA/Model-Optimizer#917",
+              finding.difference)
+        for text, (i, finding) in parts.items()
+    ]  # fmt: skip
