@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from phasor_serve.engines import look
+from phasor_serve.engines import load_config
 from phasor_serve.engines.gguf import converted
 
 from .cases import configs, layer, save
@@ -138,7 +138,7 @@ def cached(lib: Any, path: Path, flags: dict[str, Any], head: int) -> tuple[int,
 
 
 def run(lib: Any, folder: Path, name: str, flags: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    seen = look({**configs()[name], **changes})
+    seen = load_config({**configs()[name], **changes})
     meta = converted(seen)
     spec = next(iter(seen.model.distinct))
     words = seen.model.layer_types[:6]

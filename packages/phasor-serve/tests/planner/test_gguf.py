@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phasor.tools.checkpoints.formats.gguf_file import keys_of, rekey
-from phasor_serve.engines import CannotSayError, Seen, look
+from phasor_serve.engines import CannotSayError, EngineConfig, load_config
 from phasor_serve.engines.gguf import Metadata, converted
 from phasor_serve.engines.llama_cpp import LlamaCpp, written
 from phasor_serve.planner import file_traps, plan
@@ -50,8 +50,8 @@ def read(path: Path, meta: Metadata) -> Metadata:
     return Metadata(meta.arch, keys, **held)
 
 
-def known(shared_data: Path, name: str) -> Seen:
-    return look(json.loads((shared_data / f"configs/full/{name}.json").read_text()))
+def known(shared_data: Path, name: str) -> EngineConfig:
+    return load_config(json.loads((shared_data / f"configs/full/{name}.json").read_text()))
 
 
 def test_every_setting_says_all_that_is_wanted() -> None:
@@ -60,7 +60,7 @@ def test_every_setting_says_all_that_is_wanted() -> None:
         "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
         "max_position_embeddings": 4096, "rope_theta": 1e4,
     }  # fmt: skip
-    seen = look(config)
+    seen = load_config(config)
     flags, keys = written(seen, choose(seen, 16_384, "yarn", None).wanted, 16_384)
     assert flags.gguf in (None, {}) and flags.flags["--rope-scaling"] == "yarn" and flags.flags["--rope-scale"] == 4.0
     assert keys.flags == {"-c": 16_384}
@@ -87,7 +87,7 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
         return
     path = tmp_path / "old.gguf"
     if settings.config is not None:  # converted again
-        path, meta = tmp_path / "again.gguf", converted(look(settings.config))
+        path, meta = tmp_path / "again.gguf", converted(load_config(settings.config))
         write(path, meta)
     elif settings.gguf:
         path = tmp_path / "new.gguf"
@@ -99,7 +99,7 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
 def test_the_factors_of_a_file_count_and_not_those_of_the_config_beside_it(shared_data: Path) -> None:
     """Llama 3.1 converted with a factor of 16, read beside the published config, which says 8."""
     seen = known(shared_data, "meta-llama__Meta-Llama-3.1-8B")
-    changed = look({**seen.data, "rope_scaling": {**seen.data["rope_scaling"], "factor": 16.0}})
+    changed = load_config({**seen.data, "rope_scaling": {**seen.data["rope_scaling"], "factor": 16.0}})
     for file, slowest in ((seen, 8), (changed, 16)):
         reading = LlamaCpp().read_file(seen, converted(file), {}, [])
         (spec,) = reading.model.distinct
@@ -184,7 +184,7 @@ def test_a_plan_that_only_keys_say_is_written_into_a_copy_of_the_file(tmp_path: 
     with pytest.raises(ValueError, match=r"--write needs the GGUF file for llama\.cpp"):
         write_plans([made], tmp_path / "without")
     assert not list(tmp_path.iterdir())
-    seen = look(config)
+    seen = load_config(config)
     write(tmp_path / "model.gguf", converted(seen))
     other = plan(config, length=8192, engine="vllm")
     paths = write_plans([made, other], tmp_path / "out", tmp_path / "model.gguf")
@@ -198,7 +198,7 @@ def test_a_plan_that_only_keys_say_is_written_into_a_copy_of_the_file(tmp_path: 
 
 
 def test_a_file_of_another_model_is_refused(tmp_path: Path) -> None:
-    llama = look(
+    llama = load_config(
         {"model_type": "llama", "num_hidden_layers": 1, "max_position_embeddings": 2048, "rope_theta": 10000.1}
     )  # a base that the float32 of a file rounds
     write(tmp_path / "model.gguf", converted(llama))

@@ -9,7 +9,7 @@ import torch
 from cache_argument import given
 from conformance.tiny import tiny_model
 from engines.cases import RESULTS, configs
-from phasor_serve.engines import ENGINES, look
+from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import memory
 from phasor_serve.planner.kv import stores
 
@@ -51,7 +51,7 @@ def test_the_caches_of_transformers(family: str) -> None:
     with torch.no_grad():
         model(input_ids=torch.zeros(1, TOKENS, dtype=torch.long), **given(cache), use_cache=True)
     held = sum(elements(layer, getattr(layer, "is_sliding", False)) for layer in cache.layers)
-    seen = look(model.config)
+    seen = load_config(model.config)
     assert memory(seen, "transformers", TOKENS, dtype="int8").total == held
     assert memory(seen, "transformers", TOKENS, dtype="bfloat16", batch=3).total == 6 * held
 
@@ -95,12 +95,12 @@ def test_a_published_config_whole_on_the_meta_device(shared_data: Path, name: st
         ids = torch.zeros(1, length, dtype=torch.long, device="meta")
         model(input_ids=ids, **given(cache), use_cache=True)
     held = sum(elements(layer, False) for layer in cache.layers)
-    assert memory(look(data), "transformers", length, dtype="int8").total == pytest.approx(held, rel=0.001)
+    assert memory(load_config(data), "transformers", length, dtype="int8").total == pytest.approx(held, rel=0.001)
 
 
 def test_gpt_oss(shared_data: Path) -> None:
     """73,728 bytes a token in vLLM (alvarobartt/hf-mem#60); in transformers, half of that beyond the window of 128."""
-    seen = look(shared_data / "configs/full/openai__gpt-oss-120b.json")
+    seen = load_config(shared_data / "configs/full/openai__gpt-oss-120b.json")
     for n in (1, 100, 128, 129, 5000, 131072):
         assert memory(seen, "vllm", n).total == 73_728 * n
         assert memory(seen, "transformers", n).total == 73_728 * min(n, 128) + 36_864 * max(0, n - 128)
@@ -121,7 +121,7 @@ def test_gpt_oss(shared_data: Path) -> None:
 )
 def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
     """The column "correct estimate" of unslothai/unsloth#4757, in GiB; GLM-5's counts its draft layer."""
-    seen = look(shared_data / f"configs/full/{name}.json")
+    seen = load_config(shared_data / f"configs/full/{name}.json")
     found = memory(seen, "llama.cpp", length)
     states = sum(size for store, size in found.stores if store.state)
     indexed = sum(2 * store.layers * length * one.values for store, _ in found.stores for one in store.beside)
@@ -136,13 +136,13 @@ def test_the_keys_of_an_indexer(shared_data: Path) -> None:
     132 bytes in vLLM (`DeepseekV32IndexerCache`: head_size 132, uint8) and in SGLang (`NSATokenToKVPool`: 128 bytes
     and a float32 scale); the cache's dtype in transformers (`DynamicIndexedLayer`) and mlx-lm (`deepseek_v32.py`).
     """
-    deepseek = look({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512})
+    deepseek = load_config({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512})
     by_engine = {"vllm": 1152 + 132, "sglang": 1152 + 132}
     for engine in ENGINES:
         assert memory(deepseek, engine, 1000).total == 1000 * 61 * by_engine.get(engine, 1152 + 256)
-    wide = look({"model_type": "deepseek_v32", "num_hidden_layers": 61, "kv_lora_rank": 512, "index_head_dim": 256})
+    wide = load_config({**deepseek.data, "index_head_dim": 256})
     assert memory(wide, "vllm", 1000).total == 1000 * 61 * (1152 + 256 + 2 * 4)  # a scale for each 128 channels
-    shared = look(shared_data / "configs/full/zai-org__GLM-5.2.json")
+    shared = load_config(shared_data / "configs/full/zai-org__GLM-5.2.json")
     full = shared.text["indexer_types"].count("full")
     assert full == 21
     assert memory(shared, "transformers", 10).total == 10 * 2 * (78 * 576 + full * 128)
@@ -150,7 +150,8 @@ def test_the_keys_of_an_indexer(shared_data: Path) -> None:
 
 def test_cross_attention_does_not_grow_with_the_text() -> None:
     """Llama 3.2 Vision 11B: 8 of 40 layers see the image alone, 4 tiles of 1,601 patches (`MllamaVisionModel`)."""
-    seen = look({"model_type": "mllama", "text_config": {}, "vision_config": {"image_size": 560, "patch_size": 14}})
+    images = {"image_size": 560, "patch_size": 14}
+    seen = load_config({"model_type": "mllama", "text_config": {}, "vision_config": images})
     found = memory(seen, "transformers", 131_072)
     assert found.total == 32 * 131_072 * 2 * 8 * 128 * 2
     assert found.per_token == 32 * 2 * 8 * 128 * 2
@@ -160,7 +161,7 @@ def test_cross_attention_does_not_grow_with_the_text() -> None:
 
 def test_heads_of_each_block(shared_data: Path) -> None:
     """Nemotron-NAS: 64 heads in groups of 8, so 8 heads of keys in each of the 49 blocks with attention."""
-    seen = look(shared_data / "configs/full/nvidia__Llama-3_3-Nemotron-Super-49B-v1.json")
+    seen = load_config(shared_data / "configs/full/nvidia__Llama-3_3-Nemotron-Super-49B-v1.json")
     assert memory(seen, "transformers", 7).total == 7 * 49 * 2 * 8 * 128 * 2
 
 
@@ -170,7 +171,7 @@ def test_compressed_entries(shared_data: Path) -> None:
     transformers keeps ``sliding_window - 1`` rows between calls (`DeepseekV4HCACache.update`); the window itself is
     counted here, as for other windowed layers. Tokens that wait for a block to fill are left out.
     """
-    seen = look(shared_data / "configs/full/deepseek-ai__DeepSeek-V4-Flash.json")
+    seen = load_config(shared_data / "configs/full/deepseek-ai__DeepSeek-V4-Flash.json")
     n = 4096
     entries = 21 * (n // 4) * (512 + 128) + 20 * (n // 128) * 512
     assert memory(seen, "transformers", n).total == 2 * (43 * 128 * 512 + entries)
@@ -188,7 +189,7 @@ def test_the_caches_of_exllamav3() -> None:
         unsaid = ("qk_rope_head_dim", "kv_lora_rank"), ("num_global_key_value_heads", "attention_k_eq_v")
         if "error" in case or any(key in text and other not in text for key, other in unsaid):
             continue
-        seen = look(config)
+        seen = load_config(config)
         kept = {store.kind: store for store in stores(seen, "exllamav3")}
         for index, row in case["layers"].items():
             store = kept[seen.model.layer_types[int(index)]]
@@ -199,18 +200,18 @@ def test_the_caches_of_exllamav3() -> None:
 
 def test_windows_by_engine(shared_data: Path) -> None:
     """gpt-oss keeps 2 x 8 x 64 values a token in each of 36 layers; half of them see 128 tokens."""
-    seen = look(shared_data / "configs/full/openai__gpt-oss-120b.json")
+    seen = load_config(shared_data / "configs/full/openai__gpt-oss-120b.json")
     full, half = 73_728 * 131_072, 36_864 * (131_072 + 128)
     sizes = {engine: memory(seen, engine, 131_072).total for engine in ENGINES}
     in_full = {"vllm": full, "tensorrt-llm": full}
     assert sizes == {engine: in_full.get(engine, half) for engine in ENGINES}
-    gemma = look(shared_data / "configs/full/google__gemma-3-27b-it.json")
+    gemma = load_config(shared_data / "configs/full/google__gemma-3-27b-it.json")
     assert memory(gemma, "exllamav3", 131_072).total == memory(gemma, "vllm", 131_072).total
 
 
 def test_latent_attention_is_not_split(shared_data: Path) -> None:
     """DeepSeek-V3 keeps 512 + 64 values a token and layer, on every device: 70,272 bytes a token."""
-    seen = look(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json")
+    seen = load_config(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json")
     assert memory(seen, "vllm", 1).total == memory(seen, "vllm", 1, tensor_parallel=8).total == 61 * 576 * 2
     assert memory(seen, "vllm", 10).draft == 576 * 2 * 10
 
@@ -226,7 +227,7 @@ def test_the_states_of_convolutions() -> None:
         "max_position_embeddings": 128, "rope_theta": 1e4,
     }  # fmt: skip
     for length in (10, 20):
-        found = memory(look(config), "transformers", length, dtype="float32")
+        found = memory(load_config(config), "transformers", length, dtype="float32")
         assert found.total == 4 * (2 * 64 * 3 + length * 2 * 2 * 16)
         assert found.to_dict()["kinds"] == {
             "conv": {"layers": 2, "bytes": 4 * 2 * 64 * 3, "window": None},
@@ -237,7 +238,7 @@ def test_the_states_of_convolutions() -> None:
 
 def test_the_layers_of_a_plan_as_text_and_as_data(shared_data: Path) -> None:
     """gpt-oss in llama.cpp: 18 of 36 layers keep 128 tokens, 1,024 values each of 2 bytes."""
-    found = memory(look(shared_data / "configs/full/openai__gpt-oss-120b.json"), "llama.cpp", 131_072)
+    found = memory(load_config(shared_data / "configs/full/openai__gpt-oss-120b.json"), "llama.cpp", 131_072)
     sizes = {"sliding_attention": (128, 18 * 128 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
     assert found.to_dict() == {
         "total": sum(size for _, size in sizes.values()), "per_token": 18 * 2048, "draft": 0, "notes": [],
@@ -246,15 +247,15 @@ def test_the_layers_of_a_plan_as_text_and_as_data(shared_data: Path) -> None:
     lines = found.describe()
     assert "the next one costs 36,864 bytes" in lines[0]
     assert [("last 128 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
-    draft = memory(look(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json"), "vllm", 2**20)
+    draft = memory(load_config(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json"), "vllm", 2**20)
     assert any(line == "  and 1.12 GiB for draft layers, if they are used" for line in draft.describe())
 
 
 @pytest.mark.parametrize("devices, heads", [(1, 8), (2, 4), (8, 1), (16, 1), (3, 0), (12, 0)])
 def test_heads_of_keys_are_split_or_repeated(devices: int, heads: int) -> None:
     """8 heads of keys on 2 devices: 4 each; on 16: each head stands twice; 3 and 12 neither divide nor repeat them."""
-    config = look({"model_type": "llama", "hidden_size": 512, "num_attention_heads": 16, "num_key_value_heads": 8,
-                   "num_hidden_layers": 1})  # fmt: skip
+    sizes = {"hidden_size": 512, "num_attention_heads": 16, "num_key_value_heads": 8, "num_hidden_layers": 1}
+    config = load_config({"model_type": "llama", **sizes})
     if heads:
         assert memory(config, "vllm", 10, tensor_parallel=devices).total == 10 * 2 * heads * 32 * 2
         return
@@ -273,4 +274,4 @@ def test_heads_of_keys_are_split_or_repeated(devices: int, heads: int) -> None:
 def test_bad_input(change: dict[str, object], message: str) -> None:
     config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
     with pytest.raises(ValueError, match=message):
-        memory(look(json.loads(json.dumps(config))), "vllm", 8, **change)  # type: ignore[arg-type]
+        memory(load_config(json.loads(json.dumps(config))), "vllm", 8, **change)  # type: ignore[arg-type]

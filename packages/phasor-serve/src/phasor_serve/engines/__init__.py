@@ -16,7 +16,6 @@ from .tensorrt_llm import TensorRTLLM
 from .transformers import Transformers
 from .vllm import Vllm
 
-Reading, Seen, look = EngineReading, EngineConfig, load_config  # earlier names
 ENGINES: dict[str, Engine] = {}
 
 __all__ = [
