@@ -63,6 +63,7 @@ class ConversionPlan:
         if self.qk.weights.frequencies:
             lines.append(f"stays    {self.qk.weights.frequencies}: one frequency per pair, whatever the layout")
         lines += [f"note     {note}" for note in self.notes]
+        lines += [f"lost     {each}" for each in source.lost]
         if source.left_out:
             lines.append(f"left out {', '.join(source.left_out)}: weights in files that were not converted")
         if self.mark:
