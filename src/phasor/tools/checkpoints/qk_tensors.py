@@ -15,11 +15,11 @@ from ...models.reading.load import in_file
 from ...models.reading.row import NoRotary
 from ...models.reading.text_row import TextRow
 from ...models.rows import ROWS
-from ...models.weights import Piece, Weights, pieces
+from ...models.weights import Lacking, Piece, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
 from .permutation import indices_of, with_pairs
-from .stored import BLOCKS, FLOATS, Tensor, place_of
+from .stored import BLOCKS, FLOATS, Tensor, file_of, place_of
 
 
 class AttentionTensors(NamedTuple):
@@ -103,10 +103,27 @@ def find_qk_tensors(
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
     named.sort(key=lambda name: name not in says)
-    # a tensor that no file has: what asks for it is the config
-    place = place_of(folder, named[0], tensors) if named else file or folder / "config.json"
+    place: object = file or folder / "config.json"
+    if named:
+        place = place_of(folder, named[0], tensors)
+    elif isinstance(errors[0], Lacking) and _among_others(errors[0].name, plain):
+        place = file_of(folder, errors[0].name, tensors)
     says = says.removeprefix(f"{named[0]} ") if named else says
     raise ValueError(f"{place}: {says}{_left_out(rotary)}") from None
+
+
+def _among_others(lacking: str, names: Collection[str]) -> bool:
+    """Whether tensors of its layer, or of later ones, are there: else the config may count too many layers.
+
+    >>> names = [f"layers.{i}.self_attn.q_proj.weight" for i in range(2)]
+    >>> _among_others("layers.1.self_attn.k_proj.weight", names), _among_others("layers.2.self_attn", names)
+    (True, False)
+    """
+    counted = re.compile(r"(?P<stack>(?:\D*\.)?)(?P<number>\d+)\.")
+    if (own := counted.match(lacking)) is None:
+        return False
+    others = (match for name in names if (match := counted.match(name)) and match["stack"] == own["stack"])
+    return any(int(other["number"]) >= int(own["number"]) for other in others)
 
 
 def _left_out(rotary: ModelRotary) -> str:
