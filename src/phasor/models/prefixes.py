@@ -54,9 +54,11 @@ def find_prefix(shapes: Shapes, weights: Weights, layers: Layers, *, heads: int,
     places = prefixes(shapes, weights)
     lacking = {prefix: _lacking(shapes, weights, layers, prefix, places.get(prefix, {})) for prefix in places or [""]}
     fitting = [prefix for prefix in places if not lacking[prefix]]
+    if len(fitting) == 1:
+        return fitting[0]
     wide = [p for p in fitting if all(_wide(weights, shapes, at, layers, heads, kv_heads) for at in places[p])]
     own = [prefix for prefix in wide if max(places[prefix].values()) < len(layers)]
-    chosen = fitting if len(fitting) < 2 else own or wide
+    chosen = own or wide
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
