@@ -20,8 +20,7 @@ from ..opening import read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
-from .gguf_factors import LLAMA as FACTORS
-from .gguf_factors import check_long, lost_factors
+from .gguf_factors import FACTORS, check_long, lost_factors
 from .gguf_file import PLAIN, GgufFile, check_package, pair, read_header, write_header
 from .plain import (
     LENGTH,
