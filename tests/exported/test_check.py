@@ -228,6 +228,29 @@ def test_short_tables_of_a_graph_that_counts_its_positions(look):
     assert causes(report) == {"table_length"} and "positions 64 to 511" in report.describe()
 
 
+def sliced(rows):
+    """Tables cut to the length of the sequence, whose positions are counted from 0: as older Llama code is exported."""
+    n, made = helper.make_node, operators("halves", *tables("halves", rows=rows))
+    turned = list(made.graph.node)
+    del made.graph.node[:]
+    made.graph.node.append(n("Shape", ["q"], ["length"], start=2, end=3))
+    for x in ("cos", "sin"):
+        made.graph.node.append(n("Slice", [x, "start", "length", "start"], [f"{x}_rows"]))
+        made.graph.node.append(n("Unsqueeze", [f"{x}_rows", "start"], [f"{x}_of"]))
+    for node in turned:
+        del node.input[1:]
+        node.input.extend(["cos_of", "sin_of"])
+    made.graph.node.extend(turned)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([0]), "start"))
+    del made.graph.input[2]
+    return made
+
+
+def test_short_tables_that_are_cut_to_the_sequence(look):
+    assert look(sliced(512), "halves").equal
+    assert causes(look(sliced(511), "halves")) == {"table_length"}
+
+
 def test_tables_that_end_where_no_length_is_declared(look):
     undeclared = dataclasses.replace(read_config(CONFIGS["halves"]), max_position=None)
     report = look(operators("halves", *tables("halves", rows=64)), undeclared)
