@@ -119,6 +119,36 @@ def test_refused(name, folder):
     assert re.match(r"/[\w.-]+\.(safetensors|json): ", says) or name in WITHOUT_A_FILE, says
 
 
+LOOKS = pytest.mark.parametrize("look", [lambda folder: make_plan(folder, "interleaved"), detect])
+
+
+@LOOKS
+@pytest.mark.parametrize("name", [Q, K])
+def test_a_tensor_of_q_or_k_that_is_missing_is_that_of_its_weights(look, name, folder):
+    """The config beside it is sound; in shards, the file of its neighbours is named."""
+    from safetensors.torch import load_file, save_file
+
+    shard = folder / json.loads((folder / INDEX).read_text())["weight_map"][name]
+    save_file({n: tensor for n, tensor in load_file(shard).items() if n != name}, shard)
+    index(lambda d: d["weight_map"].pop(name))(folder)
+    with pytest.raises(ValueError, match=f"{re.escape(str(shard))}: must have q and k of all 2 .* {name} is missing"):
+        look(folder)
+    tensors(lambda t: None)(folder)
+    with pytest.raises(ValueError, match=rf"model/model.safetensors: must have q and k of all 2 .* {name} is missing"):
+        look(folder)
+
+
+@LOOKS
+def test_a_whole_layer_that_is_missing(look, folder):
+    """The last one may be one too many in the config; before others it is lost from the weights."""
+    config(num_hidden_layers=3)(folder)
+    with pytest.raises(ValueError, match=r"/config.json: .*layers.2.self_attn.q_proj.weight is missing"):
+        look(folder)
+    tensors(lambda t: [t.pop(name) for name in list(t) if "layers.0." in name])(folder)
+    with pytest.raises(ValueError, match=r"/model.safetensors: .*layers.0.self_attn.q_proj.weight is missing"):
+        look(folder)
+
+
 WITHOUT_A_FILE = ("single and index",)  # one file too many is two
 
 

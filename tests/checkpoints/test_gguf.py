@@ -11,7 +11,9 @@ import gguf
 import numpy as np
 import torch
 
+from phasor.scaling import Linear
 from phasor.tools.checkpoints import convert, make_plan
+from phasor.tools.checkpoints.formats.gguf_file import rekey
 
 from . import plain
 from .models import logits, save_model, tensors_of
@@ -152,6 +154,42 @@ def test_factors_of_llama_3(weights, tmp_path):
     wrong = write(tmp_path / "wrong.gguf", weights, factors=2 * factors.numpy())
     with pytest.raises(ValueError, match=r"rope_freqs.weight: must be the factors of Llama 3.1 or 3.2"):
         make_plan(wrong, "transformers")
+
+
+def metadata_of_llama_3(path, length, **more):
+    """A file with so many positions, whose base is that of Llama 3, without tensor of factors."""
+    rekey(write(path.with_suffix(".64"), plain.random_weights(**SIZES)), path, {"context_length": length, **more})
+    return path
+
+
+def test_factors_of_llama_3_that_were_lost(phasor, tmp_path):
+    """Llama 3.1 and 3.2 divide by rope_freqs beyond 8192 positions (ik_llama.cpp 402); Llama 3 has 8192 and none."""
+    lost, whole = metadata_of_llama_3(tmp_path / "lost.gguf", 131072), metadata_of_llama_3(tmp_path / "old.gguf", 8192)
+    for words in (("--dry-run",), (tmp_path / "hf", "--to", "transformers")):
+        code, said, _ = phasor("convert", lost, *words)
+        assert code == 1 and f"lost     {lost}: rope_freqs.weight: is missing" in said
+    assert phasor("convert", whole, "--dry-run")[0] == 0
+    scaled = metadata_of_llama_3(tmp_path / "scaled.gguf", 131072, **{"rope.scaling.factor": 16.0})
+    assert phasor("convert", scaled, "--dry-run")[0] == 0
+
+
+def test_factors_of_longrope_that_were_lost(weights, tmp_path):
+    """The metadata of MiniCPM and Phi-3 say longrope; the factors are two tensors."""
+    made = write(tmp_path / "plain.gguf", weights, arch="minicpm3")
+    rekey(made, tmp_path / "lost.gguf", {"rope.scaling.type": "longrope"})
+    with pytest.raises(ValueError, match=r"lost.gguf: rope_factors_long.weight: is missing, and minicpm3.rope.scaling"):
+        make_plan(tmp_path / "lost.gguf", "transformers")
+
+
+def test_a_linear_factor_without_a_type_or_the_reverse(weights, tmp_path):
+    """llama.cpp (load_hparams): the type is linear where a file has none, and an absent factor is 1."""
+    made = write(tmp_path / "plain.gguf", weights)
+    rekey(made, tmp_path / "typeless.gguf", {"rope.scaling.factor": 4.0})
+    plan = make_plan(tmp_path / "typeless.gguf", "transformers")
+    assert next(iter(plan.qk.rotary.distinct)).scaling == Linear(4.0)
+    rekey(made, tmp_path / "lost.gguf", {"rope.scaling.type": "linear"})
+    with pytest.raises(ValueError, match=r"lost.gguf: llama.rope.scaling.factor: is missing"):
+        make_plan(tmp_path / "lost.gguf", "transformers")
 
 
 @pytest.mark.parametrize(

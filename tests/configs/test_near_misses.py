@@ -33,6 +33,9 @@ def refusal(data: dict[str, Any], part: str | None = None) -> Refused:
         ({"model_type": "phi"}, 0.5),
         ({"model_type": "llama", "partial_rotary_factor": 0.25}, 0.25),
         ({"model_type": "qwen3_5_text"}, 0.25),
+        ({"model_type": "minimax_m2", "rotary_dim": 64}, 0.5),
+        ({"model_type": "minimax_m2", "rotary_dim": 64, "partial_rotary_factor": 0.5}, 0.5),
+        ({"model_type": "minimax_m2", "rotary_dim": 32}, 0.25),
     ],
 )
 def test_proportional_scaling_takes_its_share_from_beside_the_dictionary(data: dict[str, Any], share: float) -> None:

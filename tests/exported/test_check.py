@@ -204,12 +204,57 @@ def test_tables_whose_rows_are_gathered_element_by_element(look):
     made.graph.node.insert(0, n("GatherElements", ["cos", "order"], ["cos_rows"]))
     for node in made.graph.node[1:]:
         node.input[2] = "cos_rows"
-    order = np.broadcast_to(np.arange(256)[:, None], (256, 8))
-    sin = numpy_helper.to_array(made.graph.initializer[1])[:256]
-    made.graph.initializer[1].CopyFrom(numpy_helper.from_array(sin, "sin"))
+    order = np.broadcast_to(np.arange(512)[:, None], (512, 8))
     made.graph.initializer.append(numpy_helper.from_array(order, "order"))
     report = look(made, "halves")
-    assert report.equal and "its tables end at position 255" in report.sites[0].notes, report.describe()
+    assert report.equal and "its tables end at position 511" in report.sites[0].notes, report.describe()
+
+
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+def test_tables_shorter_than_the_declared_length(look, domain):
+    """onnxruntime reads no row behind its tables: 1.32 raises, earlier ones read what lies there (its issue 28205)."""
+    report = look(operators("halves", *tables("halves", rows=64), domain=domain), "halves")
+    assert report.exit_code == 1 and causes(report) == {"table_length"}
+    assert "positions 64 to 511 cannot be rotated, and the config declares 512" in report.describe()
+    assert causes(look(operators("halves", *tables("halves", rows=511), domain=domain), "halves")) == {"table_length"}
+    wrong = look(operators("halves", *tables("halves", rows=64, base=1e4), domain=domain), "halves")
+    assert causes(wrong) == {"base"}  # what is wrong at positions that it has is said first
+
+
+def test_short_tables_of_a_graph_that_counts_its_positions(look):
+    """It is run on fewer tokens than its tables have rows, which are seen in the file."""
+    assert look(grouped(*tables("halves")), "halves").equal
+    report = look(grouped(*tables("halves", rows=64)), "halves")
+    assert causes(report) == {"table_length"} and "positions 64 to 511" in report.describe()
+
+
+def sliced(rows):
+    """Tables cut to the length of the sequence, whose positions are counted from 0: as older Llama code is exported."""
+    n, made = helper.make_node, operators("halves", *tables("halves", rows=rows))
+    turned = list(made.graph.node)
+    del made.graph.node[:]
+    made.graph.node.append(n("Shape", ["q"], ["length"], start=2, end=3))
+    for x in ("cos", "sin"):
+        made.graph.node.append(n("Slice", [x, "start", "length", "start"], [f"{x}_rows"]))
+        made.graph.node.append(n("Unsqueeze", [f"{x}_rows", "start"], [f"{x}_of"]))
+    for node in turned:
+        del node.input[1:]
+        node.input.extend(["cos_of", "sin_of"])
+    made.graph.node.extend(turned)
+    made.graph.initializer.append(numpy_helper.from_array(np.array([0]), "start"))
+    del made.graph.input[2]
+    return made
+
+
+def test_short_tables_that_are_cut_to_the_sequence(look):
+    assert look(sliced(512), "halves").equal
+    assert causes(look(sliced(511), "halves")) == {"table_length"}
+
+
+def test_tables_that_end_where_no_length_is_declared(look):
+    undeclared = dataclasses.replace(read_config(CONFIGS["halves"]), max_position=None)
+    report = look(operators("halves", *tables("halves", rows=64)), undeclared)
+    assert report.equal and "the config declares no length that they must reach" in report.describe()
 
 
 def test_sizes_that_the_graph_computes(look):

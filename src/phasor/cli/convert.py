@@ -47,6 +47,7 @@ def convert(
     Every tensor that holds q or k follows, all others stay byte for byte. The source is never changed. What was written
     is proved before it is put in place, in DST/phasor-proof.json.
     With --dry-run alone it says in which layout SRC is; the exit code is 1 if the weights contradict the format.
+    It is 1 as well where SRC lost factors of its frequencies that its metadata speak of.
     """
     from ..tools.checkpoints import carry_out, make_plan
 
@@ -62,13 +63,14 @@ def convert(
     options = None if files is None else {"files": files}
     plan = make_plan(source, to, source_layout=source_layout, part=part, allow_pickle=allow_pickle, options=options)
     say(plan.describe())
-    if dry_run:
-        return
-    if target is None:
+    if target is None and not dry_run:
         raise ValueError("DST is missing; name a new folder")
-    with _bar(plan.size) as tell:
-        report = carry_out(plan, target, force=force, proof=proof, tell=tell)
-    say(_summary(report, target))
+    if target is not None and not dry_run:
+        with _bar(plan.size) as tell:
+            report = carry_out(plan, target, force=force, proof=proof, tell=tell)
+        say(_summary(report, target))
+    if plan.source.lost:
+        raise typer.Exit(1)
 
 
 def _detect(source: Path, part: str | None, allow_pickle: bool) -> None:
@@ -77,7 +79,7 @@ def _detect(source: Path, part: str | None, allow_pickle: bool) -> None:
 
     detection = detect(source, part=part, allow_pickle=allow_pickle)
     say(detection.describe())
-    if detection.contradicts:
+    if detection.contradicts or detection.lost:
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ..rotary.spec import RotarySpec
-from .weights import Shapes, Weights, missing, named, pieces
+from .weights import Lacking, Shapes, Weights, missing, named, pieces
 
 Layers = Sequence[RotarySpec | None]
 
@@ -54,16 +54,20 @@ def find_prefix(shapes: Shapes, weights: Weights, layers: Layers, *, heads: int,
     places = prefixes(shapes, weights)
     lacking = {prefix: _lacking(shapes, weights, layers, prefix, places.get(prefix, {})) for prefix in places or [""]}
     fitting = [prefix for prefix in places if not lacking[prefix]]
+    if len(fitting) == 1:
+        return fitting[0]
     wide = [p for p in fitting if all(_wide(weights, shapes, at, layers, heads, kv_heads) for at in places[p])]
     own = [prefix for prefix in wide if max(places[prefix].values()) < len(layers)]
-    chosen = fitting if len(fitting) < 2 else own or wide
+    chosen = own or wide
     if len(chosen) == 1:
         return chosen[0]
     if chosen:
         got = f"got it under {', '.join(map(repr, chosen))}; give the shapes under one of them alone"
         raise ValueError(f"shapes must have one model with {weights.attention[0]}, {got}")
-    nearest = min(lacking.values(), key=len)
-    raise ValueError(f"shapes must have q and k of all {len(layers)} layers that rotate, and {nearest[0]} is missing")
+    nearest = min(lacking.values(), key=len)[0]
+    raise Lacking(
+        f"shapes must have q and k of all {len(layers)} layers that rotate, and {nearest} is missing", nearest
+    )
 
 
 def _lacking(names: Shapes, weights: Weights, layers: Layers, prefix: str, modules: dict[str, int]) -> list[str]:

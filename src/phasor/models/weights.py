@@ -144,6 +144,14 @@ class Piece(NamedTuple):
     axis: int = 0
 
 
+class Lacking(ValueError):
+    """A tensor that must be there, by ``name``, and is not."""
+
+    def __init__(self, says: str, name: str) -> None:
+        super().__init__(says)
+        self.name = name
+
+
 def pieces(weights: Weights, spec: RotarySpec, shapes: Shapes, at: str, *, heads: int, kv_heads: int) -> list[Piece]:
     """Every place in a state dict that holds channels of q or k that ``spec`` rotates, in the attention module ``at``.
 
@@ -161,7 +169,7 @@ def pieces(weights: Weights, spec: RotarySpec, shapes: Shapes, at: str, *, heads
     layers.0.self_attn.k_proj.weight k (0,) 4
     """
     if lacking := missing(weights, shapes, at):
-        raise ValueError(f"shapes must have {lacking}, and does not; is {at} an attention that rotates?")
+        raise Lacking(f"shapes must have {lacking}, and does not; is {at} an attention that rotates?", lacking)
     norms: list[tuple[Kind, str]] = [("q", n) for n in weights.q_norms] + [("k", n) for n in weights.k_norms]
     projections = (piece for rows in weights.rows for piece in _of_rows(rows, spec, shapes, at, heads, kv_heads))
     return [*projections, *(piece for kind, norm in norms for piece in _of_norm(kind, norm, spec, shapes, at))]

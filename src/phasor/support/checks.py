@@ -1,6 +1,7 @@
 """Checks of plain numbers, so that every error names the argument, the rule, the value and the way out alike."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,6 @@ def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     data = dict(pairs)
     if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice!r} stands twice in one object; keep one")
     return data

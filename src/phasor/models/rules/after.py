@@ -46,6 +46,18 @@ def not_proportional(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFi
     return fields
 
 
+def share_of_pairs(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
+    """MiniMax-M2's class makes a share of ``rotary_dim``, by which proportional scaling forms whole heads."""
+    scaling, head_dim = fields["scaling"], fields["head_dim"]
+    widths = [(path, width / head_dim) for path, width in reading.keys.entries("rotary_dim")]
+    if not isinstance(scaling, Proportional) or not widths:
+        return fields
+    reading.keys.sources.pop(f"{reading.path}partial_rotary_factor", None)  # which is not the class's default then
+    stated = [*rope.entries("partial_rotary_factor"), *reading.keys.entries("partial_rotary_factor"), *widths]
+    fraction = reading.keys.settle(stated, "proportional partial_rotary_factor {:.10g}")
+    return {**fields, "rotary_dim": head_dim, "scaling": replace(scaling, fraction=fraction)}
+
+
 def by_ratio(reading: Reading, rope: Keys, fields: SpecFields) -> SpecFields:
     """ChatGLM states a factor on the base, and ChatGLM-6B has a block of pairs for each of its two positions."""
     base, ratio = fields["base"], reading.keys.number("rope_ratio", above=0)

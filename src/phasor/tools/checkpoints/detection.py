@@ -23,6 +23,7 @@ class Detection:
     - ``weights``: the layout that the weights have, ``""`` where they do not tell; ``z``: how smooth each one is, of q
       and k together and apart (`smooth`).
     - ``odd``: tensors that have another layout than the others: a conversion that was half done.
+    - ``lost``: what the file speaks of and does not hold, and rotates otherwise without (the factors of Llama 3).
     """
 
     path: str
@@ -33,6 +34,7 @@ class Detection:
     weights: str
     z: dict[str, dict[str, float]]
     odd: tuple[str, ...]
+    lost: tuple[str, ...] = ()
 
     @property
     def contradicts(self) -> bool:
@@ -56,7 +58,7 @@ class Detection:
             lines.append(
                 "caution  the weights are not in the layout that the format says; nothing warns where they run"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"lost     {each}" for each in self.lost)])
 
 
 def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = False) -> Detection:
@@ -69,7 +71,7 @@ def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = Fa
     qk = source.qk_tensors(part)
     said, found = pair_word(qk, source.layout), layout_of_weights(source.tensors, qk)
     about = str(path), source.format, qk.rotary.model_type, said, source.why
-    return Detection(*about, found.word, found.z, found.odd)
+    return Detection(*about, found.word, found.z, found.odd, source.lost)
 
 
 class WeightLayout(NamedTuple):

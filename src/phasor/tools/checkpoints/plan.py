@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +64,7 @@ class ConversionPlan:
         if self.qk.weights.frequencies:
             lines.append(f"stays    {self.qk.weights.frequencies}: one frequency per pair, whatever the layout")
         lines += [f"note     {note}" for note in self.notes]
+        lines += [f"lost     {each}" for each in source.lost]
         if source.left_out:
             lines.append(f"left out {', '.join(source.left_out)}: weights in files that were not converted")
         if self.mark:
@@ -177,9 +179,8 @@ def _any_layer(name: str) -> tuple[str, int]:
     >>> _any_layer("model.layers.61.self_attn.q_proj.weight")
     ('model.layers.*.self_attn.q_proj.weight', 61)
     """
-    words = name.split(".")
-    at = next((i for i, word in enumerate(words) if word.isdecimal()), None)
-    return (name, -1) if at is None else (".".join([*words[:at], "*", *words[at + 1 :]]), int(words[at]))
+    found = re.search(r"(?<![^.])(\d+)(?![^.])", name)
+    return (f"{name[: found.start()]}*{name[found.end() :]}", int(found[1])) if found else (name, -1)
 
 
 def _notes_on_links(source: Source, names: Sequence[str]) -> list[str]:

@@ -15,11 +15,11 @@ from ...models.reading.load import in_file
 from ...models.reading.row import NoRotary
 from ...models.reading.text_row import TextRow
 from ...models.rows import ROWS
-from ...models.weights import Piece, Weights, pieces
+from ...models.weights import Lacking, Piece, Shapes, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
 from .permutation import indices_of, with_pairs
-from .stored import BLOCKS, FLOATS, Tensor, place_of
+from .stored import BLOCKS, FLOATS, Tensor, file_of, place_of
 
 
 class AttentionTensors(NamedTuple):
@@ -89,9 +89,10 @@ def find_qk_tensors(
         try:
             sizes = {"heads": rotary.num_heads, "kv_heads": rotary.num_kv_heads}
             prefix = find_prefix(plain, weights, rotary.layers, **sizes)
+            found = attentions(plain, weights, rotary.layers, prefix)
+            held = _by_attention(plain, found, weights)
             attention_tensors = [
-                AttentionTensors(at, spec, pieces(weights, spec, plain, at, **sizes))
-                for at, spec in attentions(plain, weights, rotary.layers, prefix).items()
+                AttentionTensors(at, spec, pieces(weights, spec, held[at], at, **sizes)) for at, spec in found.items()
             ]
         except ValueError as error:
             errors.append(error)
@@ -103,10 +104,43 @@ def find_qk_tensors(
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
     named.sort(key=lambda name: name not in says)
-    # a tensor that no file has: what asks for it is the config
-    place = place_of(folder, named[0], tensors) if named else file or folder / "config.json"
+    place: object = file or folder / "config.json"
+    if named:
+        place = place_of(folder, named[0], tensors)
+    elif isinstance(errors[0], Lacking) and _among_others(errors[0].name, plain):
+        place = file_of(folder, errors[0].name, tensors)
     says = says.removeprefix(f"{named[0]} ") if named else says
     raise ValueError(f"{place}: {says}{_left_out(rotary)}") from None
+
+
+def _by_attention(shapes: Shapes, found: Collection[str], weights: Weights) -> dict[str, Shapes]:
+    """The tensors of each attention: each would be looked for among those of all layers and experts otherwise.
+
+    All of them where keys may be lent, which the other attentions tell.
+    """
+    if any(rows.instead for rows in weights.rows):
+        return dict.fromkeys(found, shapes)
+    held: dict[str, dict[str, tuple[int, ...]]] = {at: {} for at in found}
+    for name, shape in shapes.items():
+        at = name
+        while at := at.rpartition(".")[0]:
+            if at in held:
+                held[at][name] = shape
+    return dict(held)
+
+
+def _among_others(lacking: str, names: Collection[str]) -> bool:
+    """Whether tensors of its layer, or of later ones, are there: else the config may count too many layers.
+
+    >>> names = [f"layers.{i}.self_attn.q_proj.weight" for i in range(2)]
+    >>> _among_others("layers.1.self_attn.k_proj.weight", names), _among_others("layers.2.self_attn", names)
+    (True, False)
+    """
+    counted = re.compile(r"(?P<stack>(?:\D*\.)?)(?P<number>\d+)\.")
+    if (own := counted.match(lacking)) is None:
+        return False
+    others = (match for name in names if (match := counted.match(name)) and match["stack"] == own["stack"])
+    return any(int(other["number"]) >= int(own["number"]) for other in others)
 
 
 def _left_out(rotary: ModelRotary) -> str:
@@ -245,7 +279,8 @@ PACKED = {
 def refuse_quantized(folder: Path, tensors: Mapping[str, Tensor], weights: Weights) -> None:
     """Raises ``ValueError`` for a projection of q or k in a container whose rows are not rows of bytes."""
     modules = {name.rstrip(".") for rows in weights.rows for name in rows.name.split("|")}
-    for tensor in tensors:
+    packed = re.compile(rf"\.({'|'.join(PACKED)})")
+    for tensor in filter(packed.search, tensors):
         for word, why in PACKED.items():
             before, rest, _ = tensor.partition(f".{word}")
             if rest and any(before.removesuffix(".weight").endswith(f".{module}") for module in modules):

@@ -28,6 +28,7 @@ class Source:
     - ``files``: every file that holds weights. ``other_files`` are copied; ``left_out``, weights in other formats, are
       not.
     - ``new_files``: name -> bytes of a file that goes along into other formats.
+    - ``lost``: sentences on what a file speaks of and does not hold, without which it rotates otherwise.
     - ``keep``: what its own format wrote that transformers' names and keys have no place for.
     """
 
@@ -41,6 +42,7 @@ class Source:
     other_files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     new_files: Mapping[str, bytes] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
     keep: Mapping[str, Any] = field(default_factory=dict)
     stated: Path | None = None
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 # safetensors' words for data types -> bits of one element
@@ -60,8 +61,19 @@ Tensor = Stored | Joined
 
 def place_of(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> str:
     """For errors: the file that holds a tensor, or the first part of it, and the tensor; of a live model its folder."""
-    file = tensors[name].parts[0].file
-    return f"{folder if file == Path() else file}: {name}"
+    return f"{file_of(folder, name, tensors)}: {name}"
+
+
+def file_of(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> Path:
+    """For errors: the file that holds a tensor, or would: one that is missing belongs where its neighbours are."""
+    words = name.split(".")
+
+    def shared(other: str) -> int:
+        """Leading words that two names have in common."""
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, other.split("."), strict=False)))
+
+    file = tensors[name if name in tensors else max(tensors, key=shared)].parts[0].file
+    return folder if file == Path() else file
 
 
 def join(parts: Sequence[Stored], axis: int, name: str) -> Tensor:

@@ -105,9 +105,9 @@ class Graph(nn.Module):
         values = [a.t for a in proto.attribute if node.op == "Constant" and a.name == "value"]
         self.tensors.update(zip(node.outputs, values, strict=False))
         if not values:
-            sizes = self._sizes(node.inputs[1]) if node.op in ("MatMul", "Gemm") else ()
+            sizes = self.sizes(node.inputs[1]) if node.op in ("MatMul", "Gemm") else ()
             sizes = sizes[::-1] if node.marks.get("transB") else sizes
-            if len(sizes) == 2 and sizes[0] > AXES and sizes[1] > 1 and not self._sizes(node.inputs[0]):
+            if len(sizes) == 2 and sizes[0] > AXES and sizes[1] > 1 and not self.sizes(node.inputs[0]):
                 node.channels, node.inputs = sizes[1], node.inputs[:1]
                 node.reads = node.inputs
             self.nodes.append(node)
@@ -115,16 +115,16 @@ class Graph(nn.Module):
             self._makers.update(dict.fromkeys(node.outputs, node))
             self.reads += node.reads
 
-    def _sizes(self, name: str) -> tuple[int, ...]:
-        """Of weights, as they are, cast, turned or quantised; () of all that is not constant."""
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """Of constants, as they are, cast, turned or quantised; () of all that is not constant."""
         if name in self.tensors:
             return tuple(self.tensors[name].dims)
         node = self._makers.get(name)
         if node is None and self.outside:
-            return self.outside[0]._sizes(name)
+            return self.outside[0].sizes(name)
         if node is None or node.op not in ("Cast", "DequantizeLinear", "Identity", "Transpose") or not node.inputs:
             return ()
-        sizes = self._sizes(node.inputs[0])
+        sizes = self.sizes(node.inputs[0])
         order = node.marks.get("perm", range(len(sizes))[::-1]) if node.op == "Transpose" else range(len(sizes))
         return tuple(sizes[i] for i in order) if sizes else ()
 

@@ -28,6 +28,7 @@ from .operators import NotShown, TableEnds
 Key = tuple[str, str]
 PROBE, TOKENS = 8, 64  # tokens of the first run, and of a short sequence
 COUNTED = 60  # tokens where the graph counts positions itself: 128 heads of 128 channels can be looked at
+TAKING = ("Gather", "Slice")  # what takes rows of a table
 LONGEST, MOST = 2**24, 500  # tokens and nodes from which it is computed which tables are taken
 ROUNDING = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # half a step
 EVEN = 1e-4  # between heads, and between sequences: what a sum of float32 angles leaves open
@@ -83,11 +84,11 @@ class Judge:
         lengths = lengths_of(kind, self.model)
         ways = {length: self._taken(names, length) for length in lengths}
         if None in ways.values():
-            judged = self._with_its_tables(key, kind, {})
+            judged = self._with_its_tables(key, kind, {}, 0)
             text = f"an If chooses its tables by {names[0]!r}, and they were looked at for one length only"
             return dataclasses.replace(judged, notes=(*judged.notes, text))
         for length, way in ways.items():
-            judged = self._with_its_tables(key, kind, way or {})
+            judged = self._with_its_tables(key, kind, way or {}, length)
             if (wrong := judged.finding) is not None:
                 reason = f"{wrong.reason}, in the tables that {length:,} tokens take"
                 judged = dataclasses.replace(judged, finding=dataclasses.replace(wrong, reason=reason))
@@ -107,17 +108,28 @@ class Judge:
             return None
         return {name: values[name] for name in names}
 
-    def _with_its_tables(self, key: Key, kind: Kind, way: Mapping[str, Any]) -> Judged:
+    def _with_its_tables(self, key: Key, kind: Kind, way: Mapping[str, Any], length: int = LONGEST) -> Judged:
+        """``length``: the longest sequence that takes these tables."""
         rows: int | None = None
         while True:
             try:
                 judged = self._judged(key, kind, rows, way)
-                note = () if rows is None else (f"its tables end at position {rows - 1:,}",)
-                return dataclasses.replace(judged, notes=(*judged.notes, *note))
+                rows = rows or self._rows(key, kind)
+                return judged if rows is None else _ending(judged, kind, self.model, rows, length)
             except TableEnds as end:
                 if rows is not None and end.rows >= rows:
                     raise
                 rows = end.rows
+
+    def _rows(self, key: Key, kind: Kind) -> int | None:
+        """Rows of the shortest constant that its tables are taken from: seen without a run to its end, which a graph
+        that counts its positions itself would need."""
+        assert kind.exact is not None
+        turn, pairs = self.first.turns[key], kind.exact.layout.pairs
+        nodes = self.first.nodes((*self.first.behind(turn), *turn.operations)).values()
+        taken = [name for node in nodes if node.op in TAKING or node.rotates for name in node.inputs]
+        sizes = [[n for n in self.graph.sizes(name) if n > 1] for name in taken]
+        return min((one[0] for one in sizes if len(one) == 2 and one[1] in (pairs, 2 * pairs)), default=None)
 
     def _judged(self, key: Key, kind: Kind, rows: int | None, way: Mapping[str, Any]) -> Judged:
         assert kind.exact is not None
@@ -185,6 +197,21 @@ class Judge:
         if ends := [x.rows for x in values if isinstance(x, Unread) and x.rows]:
             raise TableEnds(min(ends))
         return self._looks[key]
+
+
+def _ending(judged: Judged, kind: Kind, model: ModelRotary, rows: int, length: int) -> Judged:
+    """Wrong where tables of so many rows are shorter than the sequences that take them and that the config declares."""
+    notes = (*judged.notes, f"its tables end at position {rows - 1:,}")
+    if model.max_position is None:
+        notes = (*notes, "the config declares no length that they must reach")
+    needed = min(model.max_position or 0, kind.seq_len or LONGEST, length)
+    if judged.finding is not None or rows >= needed:
+        return dataclasses.replace(judged, notes=notes)
+    reason = f"its tables end at position {rows - 1:,}: positions {rows:,} to {needed - 1:,} cannot be rotated"
+    reason = f"{reason}, and the config declares {model.max_position:,}; export it with tables of so many rows"
+    about = {"where": kind.name, "layers": kind.layers, "what": NAME}
+    wrong = TensorFinding(**about, verdict="wrong", cause="table_length", reason=reason)  # type: ignore[arg-type]
+    return dataclasses.replace(judged, finding=wrong)
 
 
 def lengths_of(kind: Kind, model: ModelRotary) -> tuple[int, ...]:

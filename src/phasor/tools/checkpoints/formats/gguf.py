@@ -20,6 +20,7 @@ from ..opening import read_at
 from ..output import Output, Segment, merged, segment
 from ..qk_tensors import Move
 from ..source import METADATA, Source, others
+from .gguf_factors import FACTORS, check_long, lost_factors
 from .gguf_file import PLAIN, GgufFile, check_package, pair, read_header, write_header
 from .plain import (
     LENGTH,
@@ -37,7 +38,7 @@ from .plain import (
 if TYPE_CHECKING:  # other formats are planned without numpy
     import numpy as np
 
-FILE, FACTORS = "model.gguf", "rope_freqs.weight"
+FILE = "model.gguf"
 MODULES = (
     "model.embed_tokens", "model.norm", "lm_head",
     *(f"model.layers.{{}}.{name}" for name in ("input_layernorm", "post_attention_layernorm",
@@ -64,6 +65,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     assert at is not None
     file = read_header(at)
     arch = file.metadata.get("general.architecture")
+    check_long(file, str(arch))
     rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
     model_type = next((n for n, row in rows.items() if row.arch == arch and n == arch), None) or next(
         (n for n, row in rows.items() if row.arch == arch), None
@@ -96,7 +98,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         format="gguf", path=path, tensors=tensors, config=config, layout=layout,
         why=f"llama.cpp rotates architecture {arch} so", files=(at,), other_files=copied, left_out=left,
         keep={"file": file, "arch": row}, new_files={METADATA: write_header(file.pairs, [], file.alignment)},
-        stated=at,
+        stated=at, lost=lost_factors(file, row.arch),
         keys={theirs: f"{arch}.{ours}" for ours, theirs in SIZES.items()}
         | {"rope_scaling.factor": f"{arch}.rope.scaling.factor"},
     )  # fmt: skip
@@ -227,9 +229,10 @@ def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: st
         if stated.get(key, head_dim) != head_dim:
             raise ValueError(f"{path}: {row.arch}.{key} must be the width of a head, {head_dim}, got {stated[key]}")
     config = {"model_type": model_type, "hidden_act": "silu", "rope_theta": 10_000.0, **config}
-    kind = stated.get("rope.scaling.type", "none")
+    # without a type llama.cpp takes a factor as linear (llama_model::load_hparams)
+    kind = stated.get("rope.scaling.type", "linear" if stated.get("rope.scaling.factor") else "none")
     if kind == "linear":
-        config["rope_scaling"] = {"rope_type": "linear", "factor": _shortest(stated.get("rope.scaling.factor"))}
+        config["rope_scaling"] = {"rope_type": "linear", "factor": _factor(path, row.arch, stated)}
     elif kind != "none":
         raise ValueError(f"{path}: {row.arch}.rope.scaling.type must be none or linear here, got {kind!r}")
     if factors is not None:
@@ -238,6 +241,16 @@ def config_of(path: Path, metadata: Mapping[str, Any], row: Gguf, model_type: st
         if isinstance(token := metadata.get(f"tokenizer.ggml.{word}_token_id"), int):
             config[f"{word}_token_id"] = token
     return config
+
+
+def _factor(path: Path, arch: str, stated: Mapping[str, Any]) -> Any:
+    """The factor of linear scaling, which llama.cpp takes as 1 where it is absent."""
+    if stated.get("rope.scaling.factor") is None:
+        raise ValueError(
+            f"{path}: {arch}.rope.scaling.factor: is missing, and {arch}.rope.scaling.type 'linear' needs it; convert "
+            "the original model anew, or set it"
+        )
+    return _shortest(stated["rope.scaling.factor"])
 
 
 def _shortest(value: Any) -> Any:

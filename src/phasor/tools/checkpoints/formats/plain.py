@@ -7,6 +7,7 @@ from typing import Any
 from ....models.rows import LLAMA, MISTRAL
 from ....support.checks import number, whole
 from ..source import Source
+from ..stored import file_of
 
 FIXED = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
 LENGTH = 2048  # positions, where a config says nothing
@@ -75,8 +76,10 @@ def check_names(source: Source, config: Mapping[str, Any], allowed: Collection[s
         raise ValueError(f"{source.place(more[0])}: has no place in this format; remove it first")
     untied = config.get("tie_word_embeddings") is False  # left out, it may be either
     if lost := sorted({*wanted} - there - (set() if untied else {TIED})):
-        why = ", since tie_word_embeddings is false" if lost[0] == TIED else ""
-        raise ValueError(f"{source.config_file}: {lost[0]} is missing, and the format must have it{why}")
+        tied = lost[0] == TIED
+        place = source.config_file if tied else file_of(source.folder, lost[0], source.tensors)
+        why = ", since tie_word_embeddings is false" if tied else ""
+        raise ValueError(f"{place}: {lost[0]} is missing, and the format must have it{why}")
 
 
 Q_ROWS, K_ROWS = "num_attention_heads * head_dim", "num_key_value_heads * head_dim"

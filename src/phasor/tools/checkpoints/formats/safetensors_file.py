@@ -4,9 +4,11 @@ Source: the format's description and its reference reader (github.com/huggingfac
 bytes with the length of the header, JSON padded with spaces, then the tensors without holes or overlaps to the end.
 """
 
+import gc
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,19 @@ class SafetensorsFile:
     head: bytes
 
 
+@contextmanager
+def _kept() -> Iterator[None]:
+    """What is formed meanwhile stays: of 10^5 tensors a collector would look through all again and again."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+@_kept()
 def read_header(path: Path) -> SafetensorsFile:
     """Raises ``ValueError`` naming file, tensor and rule for anything that the format does not allow."""
     with opened(path) as fd:
@@ -60,19 +75,27 @@ def read_header(path: Path) -> SafetensorsFile:
 
 
 def _entry(path: Path, name: str, entry: Any, start: int, size: int) -> Stored:
-    where = f"{path}: {name[:200]}"
+    try:
+        dtype, shape, begin, length = _checked(entry, start, size)
+    except ValueError as error:
+        raise ValueError(f"{path}: {name[:200]}: {error}") from None
+    return Stored(dtype, shape, path, start + begin, length)
+
+
+def _checked(entry: Any, start: int, size: int) -> tuple[str, tuple[int, ...], int, int]:
+    """Type, shape, first byte and length; ``ValueError`` says what is wrong with them."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        raise ValueError(f"{where}: must have dtype, shape and data_offsets, got {entry!r:.80}")
+        raise ValueError(f"must have dtype, shape and data_offsets, got {entry!r:.80}")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise ValueError(f"{where}: dtype must be one of {', '.join(BITS)}, got {dtype!r:.40}")
+        raise ValueError(f"dtype must be one of {', '.join(BITS)}, got {dtype!r:.40}")
     if not _whole(shape) or len(shape) > 64:
-        raise ValueError(f"{where}: shape must be a list of sizes from 0, got {shape!r:.80}")
+        raise ValueError(f"shape must be a list of sizes from 0, got {shape!r:.80}")
     if not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1] or start + offsets[1] > size:
-        raise ValueError(f"{where}: data_offsets must be [begin, end] inside the file, got {offsets!r:.80}")
+        raise ValueError(f"data_offsets must be [begin, end] inside the file, got {offsets!r:.80}")
     if (length := offsets[1] - offsets[0]) != (needed := bytes_of(dtype, shape)):
-        raise ValueError(f"{where}: {dtype} {shape} needs {needed} bytes, and its data_offsets hold {length}")
-    return Stored(dtype, tuple(shape), path, start + offsets[0], length)
+        raise ValueError(f"{dtype} {shape} needs {needed} bytes, and its data_offsets hold {length}")
+    return dtype, tuple(shape), offsets[0], length
 
 
 def _whole(values: Any) -> bool:

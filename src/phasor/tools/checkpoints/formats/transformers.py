@@ -14,7 +14,7 @@ from ..permutation import PAIRS
 from ..qk_tensors import Move
 from ..source import MARK, Source, others
 from ..stored import Stored, Tensor
-from .safetensors_file import read_header, write_header
+from .safetensors_file import SafetensorsFile, read_header, write_header
 
 CONFIG = "config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -33,17 +33,14 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     if len(safe) > 1:
         raise ValueError(f"{path}: has {SINGLE} and {INDEX}; remove the one that does not belong to the model")
     first = (safe or there)[0]
-    load: Callable[[Path], Mapping[str, Stored]] = lambda file: read_header(file).tensors  # noqa: E731
-    if not safe:
-        if not allow_pickle:
-            raise ValueError(
-                f"{path / first}: is a pickle, which can run code when it is opened; to read it through torch's "
-                "weights_only, add --allow-pickle (allow_pickle=True)"
-            )
-        from .torch_file import read_pickled
+    files: dict[Path, SafetensorsFile] = {}
 
-        load = read_pickled
-    shards = _sharded(path, first, load) if first.endswith(".json") else {first: load(path / first)}
+    def load(file: Path) -> Mapping[str, Stored]:
+        files[file] = read_header(file)
+        return files[file].tensors
+
+    reader = load if safe else _unpickling(path / first, allow_pickle)
+    shards = _sharded(path, first, reader) if first.endswith(".json") else {first: reader(path / first)}
     tensors: dict[str, Tensor] = {name: t for shard in shards.values() for name, t in shard.items()}
     if not tensors:
         raise ValueError(f"{path / first}: holds no tensors")
@@ -56,8 +53,20 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     return Source(
         format="transformers", path=path, tensors=tensors, config=config, layout=layout, why=why,
         files=tuple(path / name for name in shards), other_files=copied, left_out=left,
-        keep={"index": first if first.endswith(".json") else "", "safe": bool(safe)},
+        keep={"index": first if first.endswith(".json") else "", "safe": files},
     )  # fmt: skip
+
+
+def _unpickling(path: Path, allowed: bool) -> Callable[[Path], Mapping[str, Stored]]:
+    """What reads pickles, if the caller allowed it."""
+    if not allowed:
+        raise ValueError(
+            f"{path}: is a pickle, which can run code when it is opened; to read it through torch's weights_only, "
+            "add --allow-pickle (allow_pickle=True)"
+        )
+    from .torch_file import read_pickled
+
+    return read_pickled
 
 
 def _marked(path: Path) -> tuple[str, str]:
@@ -111,7 +120,7 @@ def mark_file(layout: str) -> bytes:
 def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:
     """Safetensors files as they were, but for the tensors that move."""
     files = []
-    for file in (read_header(path) for path in source.files):
+    for file in source.keep["safe"].values():
         body: list[Segment] = [segment(tensor, moves.get(name)) for name, tensor in file.tensors.items()]
         files.append(Output(file.path.name, (file.head, *merged(body))))
     if source.keep["index"]:
