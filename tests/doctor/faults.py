@@ -215,7 +215,7 @@ def _(model: Any, changed: Any) -> None:
     turning(model, changed, wrong)
 
 
-@fault("product in bfloat16", "half precision", 0.0)
+@fault("product in bfloat16", "half precision", 1.0)
 def _(model: Any, changed: Any) -> None:
     def wrong(turn: Turn) -> Turn:
         def other(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -249,7 +249,7 @@ def _(model: Any, changed: Any) -> None:
     moved(model, changed, lambda at: at.clamp(max=511))
 
 
-@fault("positions restart with the cache", "positions restart with the cache", 8.0)
+@fault("positions restart with the cache", "positions restart with the cache", 16.0)
 def _(model: Any, changed: Any) -> None:
     def counted(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if kwargs.get("position_ids") is None:

@@ -224,7 +224,7 @@ def test_the_page_of_a_damaged_model():
     model = to_bfloat16(healthy("gemma3"))
     told = curves(model)
     text = page(diagnose(model), told)
-    assert text.splitlines()[0].endswith("frequencies rounded to bfloat16")
+    assert "frequencies rounded to bfloat16" in text.splitlines()[0]
     full, sliding = told
     assert (full.module, sliding.module) == (
         "model.rotary_emb: full_attention",

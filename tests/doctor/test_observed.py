@@ -59,7 +59,10 @@ HOW = {
     "layout": (lambda q, k, c, s: (rotated(q, c, s, interleaved=True), rotated(k, c, s, interleaved=True)), "layout"),
     "nothing": (lambda q, k, cos, sin: (q, k), "not rotated"),
     "k only": (lambda q, k, cos, sin: (q, rotated(k, cos, sin)), "k only"),
-    "first row": (lambda q, k, c, s: (rotated(q, c[:1], s[:1]), rotated(k, c[:1], s[:1])), "own positions"),
+    "first row": (
+        lambda q, k, c, s: (rotated(q, c[:1], s[:1]), rotated(k, c[:1], s[:1])),
+        "positions, only in some",
+    ),
     "factor of k": (lambda q, k, c, s: (rotated(q, c, s), rotated(k, c, s, factor=0.75)), "attention factor"),
 }
 
@@ -167,18 +170,14 @@ def _stuck(self, x, position_ids):
 
 
 def test_dynamic_ntk_whose_frequencies_stay_is_told():
-    """Cached and full logits differ beyond the trained length; the tolerance is measured before that happens."""
+    """Cached and full logits differ beyond the trained length, and that is meant; a prompt within it never changes."""
     scaling = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
     for length in (64, 90, 128, 200):
         model = llama(rope_parameters=scaling, max_position_embeddings=64)
         ids = torch.randint(64, (2, length), generator=torch.Generator().manual_seed(1))
         report = phasor.diagnose(model, ids)
         assert not report.wrong and any(row.by_design for row in report.findings), (length, str(report))
-        assert length == 64 or any(row.by_design and "cached" in row.what for row in report.findings), (
-            length,
-            str(report),
-        )
-        assert any(row.what == "same prompt after a longer call" for row in report.findings)
+        assert any(row.what == "q and k after a longer call" and row.verdict == "right" for row in report.findings)
 
 
 @pytest.fixture

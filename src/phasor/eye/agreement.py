@@ -91,4 +91,4 @@ def trained(side: Side) -> bool:
     seen, tape = side.operator, side.tape
     constants = {i for o in seen.operations for i in o.inputs if i not in tape.data} if seen is not None else set()
     chosen = (i for i in constants if any(w in tape.weights for w in upstream(tape, [i])))
-    return any(bool((tape.values[i] != 1).any()) for i in chosen)
+    return any(bool(((v := tape.values[i]) != 1).any() and (v != 0).any()) for i in chosen)

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
-from .tape import Operation, Ref, Tape, upstream, write_back
+from .tape import Operation, Ref, Tape, mapped, upstream, write_back
 
 # What brings channels or tokens together in a learned way ends every stretch.
 MIXES = {
@@ -74,28 +73,34 @@ def mixes(tape: Tape, operation: Operation) -> bool:
 class Linearity:
     """Which operations of a tape are linear in what depends on the data; each kind is tried once."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, known: dict[Any, bool] | None = None) -> None:
+        """``known``: what was found of earlier tapes of the same model, and of this one."""
         self.tape = tape
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Any, bool] = {} if known is None else known
 
     def __call__(self, operation: Operation, output: int) -> bool:
         if operation.func is write_back:
             return True
         if mixes(self.tape, operation):
             return False
+        if operation.name in MOVES and all(self._plain(i) for i in (operation.inputs[0], output)):
+            return True
         key = (operation.func, output - (operation.outputs[0] or 0), self._kind(operation))
         if key not in self._known:
             self._known[key] = self._tried(operation, output)
         return self._known[key]
+
+    def _plain(self, number: int) -> bool:
+        return self.tape.is_float(number) and not self.tape.values[number].is_nested
 
     def _kind(self, operation: Operation) -> Any:
         def kind(value: Any) -> Any:
             if not isinstance(value, Ref):
                 return repr(value)
             tensor = self.tape.values[value.number]
-            return (tuple(tensor.shape), tensor.dtype, value.number in self.tape.data)
+            return (tensor.ndim, tensor.numel() > 1, tensor.dtype, value.number in self.tape.data)
 
-        return repr([tree_map(kind, a) for a in (operation.args, operation.kwargs)])
+        return repr([mapped(kind, a) for a in (operation.args, operation.kwargs)])
 
     def _tried(self, operation: Operation, output: int) -> bool:
         tape = self.tape
@@ -182,8 +187,8 @@ def replay(tape: Tape, operations: Sequence[Operation], given: dict[int, Tensor]
         return _wide_dtype(argument)
 
     for operation in sorted(operations, key=lambda o: o.index):
-        args = tree_map(value, operation.args)
-        kwargs = tree_map(value, operation.kwargs)
+        args = mapped(value, operation.args)
+        kwargs = mapped(value, operation.kwargs)
         out = _run(operation, list(args), kwargs)
         outs = out if isinstance(out, tuple | list) else (out,)
         for number, result in zip(operation.outputs, outs, strict=True):

@@ -5,7 +5,7 @@ backward pass.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,6 +19,9 @@ from .tape import Operation, Tape
 NOTHING = 1e-12  # of the largest entry: what is smaller is rounding of float64
 TWO_ANGLES = "the two members of its pairs turn by different angles, which is no rotation"
 MOST_SEEDS = 40_000_000  # elements of one batch of seeds
+MOST_ENTRIES = 130_000_000  # of all matrices together: a gigabyte
+
+Pairs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,37 @@ class Operator:
         cos, sin, passed = turned
         return replace(self, cos=cos, sin=sin, passed=passed)
 
+    def of_pairs(self, pairs: Pairs, inputs: Pairs) -> Tensor | None:
+        """``[heads, pairs, tokens]``: the complex number that multiplies each of ``pairs``, which come from ``inputs``.
+
+        Channels that pass alike are multiplied by a real number. None where other channels hang together.
+        """
+        turned = {frozenset(pair): i for i, pair in enumerate(self.pairs)}
+        passed = {channel: i for i, channel in enumerate(self.passing)}
+        found = []
+        for (a, b), (x, y) in zip(pairs, inputs, strict=True):
+            if (i := turned.get(frozenset((a, b)))) is not None:
+                same = self.pairs[i] == (a, b)
+                if self.inputs[i] != ((x, y) if same else (y, x)):
+                    return None
+                one = torch.complex(self.cos[:, i], self.sin[:, i])
+                found.append(one if same else one.conj())
+            elif a in passed and b in passed:
+                one, other = self.passed[:, passed[a]], self.passed[:, passed[b]]
+                if not torch.equal(one, other) or self.passing_inputs[passed[a]] != x:
+                    return None
+                found.append(one.to(torch.complex128))
+            elif {a, b} <= set(self.zero):
+                found.append(torch.zeros_like(self.cos[:, 0] if self.pairs else self.passed[:, 0]).to(torch.complex128))
+            else:
+                return None
+        return torch.stack(found, 1)
+
+    def of_tokens(self, some: slice) -> "Operator":
+        """Of some of its tokens."""
+        cos, sin, passed = (t[..., some] for t in (self.cos, self.sin, self.passed))
+        return replace(self, cos=cos, sin=sin, passed=passed)
+
     @cached_property
     def angles(self) -> Tensor:
         """float64 ``[heads, pairs, tokens]``, radians from -pi to pi."""
@@ -118,6 +152,22 @@ class Operator:
     def scale(self) -> Tensor:
         """float64 ``[heads, pairs, tokens]``: how much longer each pair becomes; negative where a number negates it."""
         return math.copysign(1.0, self.factor) * torch.hypot(self.sin, self.cos)
+
+
+def joined(parts: Sequence[Operator]) -> Operator | None:
+    """One operator of the tokens of several, one after the other; None where they turn other channels together."""
+    most = max(parts, key=lambda part: len(part.pairs))
+    if not most.turns:
+        return None
+    turned = [part.of_pairs(most.pairs, most.inputs) for part in parts]
+    alone = [i for i, c in enumerate(most.passing) if all(c in part.passing for part in parts)]
+    if any(t is None for t in turned) or len(alone) < len(most.passing):
+        return None
+    if len({t.shape[0] for t in turned if t is not None}) > 1:
+        return None
+    both = torch.cat([t for t in turned if t is not None], -1)
+    passed = [part.passed[:, [part.passing.index(c) for c in most.passing]] for part in parts]
+    return replace(most, cos=both.real, sin=both.imag, passed=torch.cat(passed, -1))
 
 
 class NoRotation(Exception):
@@ -138,10 +188,13 @@ def axes_of(value: Tensor, tokens: int, transposed: bool) -> Axes:
     raise NoRotation(f"no axis of its {tuple(value.shape)} holds the {tokens} tokens", moves=False)
 
 
-def operator(tape: Tape, cut: Cut, target: int, axes: Axes) -> Operator:
-    """The operator of the stretch between a cut and a target; raises `NoRotation` where it is none."""
+def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENTRIES) -> Operator:
+    """The operator of the stretch between a cut and a target; raises `NoRotation` where it is none.
+
+    ``most``: entries of all matrices together; more are not looked at.
+    """
     try:
-        matrices, numbers = _matrices(tape, cut, target, axes)
+        matrices, numbers = _matrices(tape, cut, target, axes, most)
     except RuntimeError as error:  # an operation of somebody's own, without a gradient
         raise NoRotation(f"its Jacobian cannot be formed: {first_line(error)}") from error
     nothing = (matrices == 0).all(-1).all(-1)
@@ -243,24 +296,52 @@ def _blocks(links: Tensor) -> list[tuple[list[int], list[int]]]:
     return blocks
 
 
-def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, Tensor]:
+def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes, most: int) -> tuple[Tensor, Tensor]:
     """``[heads, tokens, channels, inputs]``, and the number of each input among all elements of the sources."""
-    xs = [tape.values[i].detach().double().clone().requires_grad_() for i in cut.sources]
     with torch.enable_grad():
-        y = axes.arranged(replay(tape, cut.operations, dict(zip(cut.sources, xs, strict=True)), target))
-        if not y.requires_grad or y.is_complex():
-            raise NoRotation("it does not follow from the data in real numbers", moves=False)
+        y, xs = replayed(tape, cut, target, axes)
+        if y.numel() * y.shape[-1] > most:
+            raise NoRotation("it has too many elements for its whole matrix")
         found = _apart(y, xs)
         if found is None:  # keys that several queries use
             found = _in_groups(y, xs)
     return found
 
 
+def replayed(tape: Tape, cut: Cut, target: int, axes: Axes) -> tuple[Tensor, list[Tensor]]:
+    """A target ``[heads, tokens, channels]`` in float64, and the sources that it has gradients by."""
+    xs = [tape.values[i].detach().double().clone().requires_grad_() for i in cut.sources]
+    y = axes.arranged(replay(tape, cut.operations, dict(zip(cut.sources, xs, strict=True)), target))
+    if not y.requires_grad or y.is_complex():
+        raise NoRotation("it does not follow from the data in real numbers", moves=False)
+    return y, xs
+
+
 def _apart(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
     """The matrices where each input belongs to one head and token; None where some belong to several.
 
-    Two sums of all outputs, with other random weights for heads and tokens, say by their ratio to which each input
-    belongs. Then the sum over heads and tokens of each channel holds no two entries in one place.
+    Then the sum over heads and tokens of each channel holds no two entries in one place.
+    """
+    found = owned(y, xs)
+    if found is None:
+        return None
+    used, owners = found
+    heads, tokens, channels = y.shape
+    rows = []
+    for some in _batches(channels, y.numel()):
+        seeds = torch.zeros(len(some), heads * tokens, channels, dtype=torch.float64)
+        seeds[range(len(some)), :, some] = 1.0
+        rows.append(gradients(y, xs, seeds)[:, used])
+    entries = torch.cat(rows)
+    entries = torch.where(entries.abs() > NOTHING * entries.abs().amax(), entries, 0.0)
+    return _by_owner(entries, owners, used.nonzero().flatten(), (heads, tokens, channels))
+
+
+def owned(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Which inputs ``y [heads, tokens, channels]`` depends on, and to which head and token each of these belongs.
+
+    Two sums of all outputs, with other random weights for heads and tokens, say it by their ratio. None where some
+    belong to several.
     """
     heads, tokens, channels = y.shape
     made = torch.Generator().manual_seed(1)
@@ -273,16 +354,7 @@ def _apart(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
     at = torch.searchsorted(ratios, ratio).clamp(max=len(ratios) - 1)
     below = (at - 1).clamp(min=0)
     at = torch.where((ratios[below] - ratio).abs() < (ratios[at] - ratio).abs(), below, at)
-    if ((ratios[at] - ratio).abs() > 1e-9).any():
-        return None
-    rows = []
-    for some in _batches(channels, y.numel()):
-        seeds = torch.zeros(len(some), heads * tokens, channels, dtype=torch.float64)
-        seeds[range(len(some)), :, some] = 1.0
-        rows.append(gradients(y, xs, seeds)[:, used])
-    entries = torch.cat(rows)
-    entries = torch.where(entries.abs() > NOTHING * entries.abs().amax(), entries, 0.0)
-    return _by_owner(entries, order[at], used.nonzero().flatten(), (heads, tokens, channels))
+    return None if ((ratios[at] - ratio).abs() > 1e-9).any() else (used, order[at])
 
 
 def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
@@ -305,18 +377,23 @@ def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, i
 
 def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The matrices where heads share their inputs: those of as few groups of heads as do not."""
-    heads = len(y)
-    for count in (n for n in range(2, heads + 1) if heads % n == 0):
-        for order in (torch.arange(heads).view(-1, count).T, torch.arange(heads).view(count, -1)):
-            found = []
-            for group in order:
-                one = _apart(y[group], xs)
-                if one is None:
-                    break
-                found.append(one)
-            if len(found) == count:
-                return _joined(found, order.flatten().argsort())
+    for order in groups(len(y)):
+        found = []
+        for group in order:
+            one = _apart(y[group], xs)
+            if one is None:
+                break
+            found.append(one)
+        if len(found) == len(order):
+            return _joined(found, order.flatten().argsort())
     raise NoRotation("its tokens depend on the same inputs")
+
+
+def groups(heads: int) -> Iterator[Tensor]:
+    """The heads in 2, 3, ... equal groups ``[groups, heads of one]``, in both orders in which they may be repeated."""
+    for count in (n for n in range(2, heads + 1) if heads % n == 0):
+        yield torch.arange(heads).view(-1, count).T
+        yield torch.arange(heads).view(count, -1)
 
 
 def _joined(found: list[tuple[Tensor, Tensor]], order: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from .linear import MOVES, mixes
 from .operator import NoRotation, Operator
 from .place import Where, where_of
 from .tape import Attention, Operation, Tape
-from .turning import Eye, Seen
+from .turning import Eye, Learned, Seen
 
 NOTHING = Seen(fixed=True)
 MULTIPLY = {"mul", "mul_", "div", "div_", "addcmul", "bmm", "baddbmm", "mm", "addmm"}
@@ -100,9 +100,12 @@ class Site:
         return (found[1] or "", int(found[2])) if found else ("", 0)
 
 
-def sites_of(tape: Tape) -> list[Site]:
-    """Every attention of a tape. One without a softmax is one only where something turns, or is not shown."""
-    eye, found, count = Eye(tape), list[Site](), dict[str, int]()
+def sites_of(tape: Tape, learned: Learned | None = None) -> list[Site]:
+    """Every attention of a tape. One without a softmax is one only where something turns, or is not shown.
+
+    ``learned``: what other tapes of the same model have shown; more is put there.
+    """
+    eye, found, count = Eye(tape, learned), list[Site](), dict[str, int]()
     for attention in attentions(tape):
         sides = {
             "q": _of_queries(_seen(eye, attention.q, False), tape, attention),

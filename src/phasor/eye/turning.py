@@ -1,17 +1,19 @@
 """What turns one side of an attention: the farthest stretch behind it that consists of plane rotations."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from .likeness import as_in
 from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, single_sources, walk
-from .operator import TWO_ANGLES, Axes, NoRotation, Operator, axes_of, operator
+from .operator import MOST_ENTRIES, TWO_ANGLES, Axes, NoRotation, Operator, axes_of, joined, operator
 from .tape import Operation, Ref, Tape
 
 BY_A_MATRIX = "it is multiplied by a matrix that depends on the data"
 DEEPEST = 3  # norms, one behind the other, that are stepped over
+MOST_NEW = 4_000_000  # entries of matrices, of what is not as something that was seen before
 MOST_ELEMENTS = 1_000_000  # of a value that is looked at
 KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "constant_pad_nd", "neg", "index"}
 
@@ -33,15 +35,36 @@ class Seen:
         return self.operator is not None and self.operator.turns and self.operator.second is None
 
 
+@dataclass
+class Learned:
+    """What tapes of one model have shown, for the next one: operations that are ``linear``, ``operators`` that turn.
+
+    With each the names of the operations that stand before it and are linear, too: the weights of a norm.
+    """
+
+    linear: dict[Any, bool] = field(default_factory=dict)
+    operators: list[tuple[Operator, tuple[str, ...]]] = field(default_factory=list)
+
+
 class Eye:
     """Sees the operators of one tape. What one layer was seen to do is known in all layers that do the same."""
 
-    def __init__(self, tape: Tape) -> None:
-        self.tape, self.linear = tape, Linearity(tape)
+    def __init__(self, tape: Tape, learned: Learned | None = None) -> None:
+        self.learned = Learned() if learned is None else learned
+        self.tape, self.linear = tape, Linearity(tape, self.learned.linear)
         self._known: list[tuple[Cut, Axes, Operator]] = []
+        self._seen: dict[tuple[int, int, bool, int], Seen] = {}
 
     def seen(self, target: int, tokens: int, transposed: bool = False, depth: int = 0) -> Seen:
         """What happens to a value between the projection that it comes from and the attention that it goes to."""
+        key = target, tokens, transposed, depth
+        if key not in self._seen:
+            self._seen[key] = self._looked_at(*key)
+        return self._seen[key]
+
+    def _looked_at(self, target: int, tokens: int, transposed: bool, depth: int) -> Seen:
+        if (parts := self._in_parts(target, tokens, depth)) is not None:
+            return parts
         tape, path = self.tape, walk(self.tape, self.linear, target)
         missing, steady = "", True
         try:
@@ -54,19 +77,23 @@ class Eye:
         tries = [] if known is not None or not self._multiplied(path.cuts) else list(_worth_trying(path.cuts))
         if tries and tape.values[target].numel() > MOST_ELEMENTS:
             return Seen(missing="it has too many elements to be looked at")
+        if (again := self._as_before(tries, target, axes)) is not None:
+            return _turning(again, depth)
+        most = MOST_NEW if self.learned.operators else MOST_ENTRIES
         for cut in tries:
             try:
-                found = operator(tape, cut, target, axes)
+                found = operator(tape, cut, target, axes, most)
             except NoRotation as reason:
                 steady = steady and not reason.moves
                 missing = missing or str(reason)
                 continue
             if found.turns:
                 self._known.append((cut, axes, found))
+                self._learn(found, _beyond(cut, tries))
                 return _turning(found, depth)
             best = best or found
         if tries and tokens == 1:
-            return Seen(missing="one token does not show whether positions turn it")
+            return Seen(best, missing="one token does not show whether positions turn it")
         deeper = self._behind_norms(path.stopped, tokens, depth)
         if deeper is not None and (deeper.turns or not deeper.fixed):
             return deeper
@@ -79,6 +106,61 @@ class Eye:
         if known is None and best is not None and path.cuts[-1].operations == best.operations:
             self._known.append((path.cuts[-1], axes, best))
         return Seen(best, fixed=True, norms=depth)
+
+    def _as_before(self, tries: Sequence[Cut], target: int, axes: Axes) -> Operator | None:
+        """What turns as something in an earlier tape did, behind as many operations of the same names."""
+        for cut in tries:
+            beyond = _beyond(cut, tries)
+            likely = [found for found, its_beyond in self.learned.operators if its_beyond == beyond]
+            try:
+                found = as_in(likely, self.tape, cut, target, axes)
+            except (NoRotation, RuntimeError):  # which the whole matrix says in words
+                continue
+            if found is not None and found.turns:
+                self._known.append((cut, axes, found))
+                return found
+        return None
+
+    def _learn(self, found: Operator, beyond: tuple[str, ...]) -> None:
+        """One of each form: which channels hang together, and what stands before."""
+        if found.second is None and all(
+            (one.inputs, its_beyond) != (found.inputs, beyond) for one, its_beyond in self.learned.operators
+        ):
+            self.learned.operators.append((found, beyond))
+
+    def _in_parts(self, target: int, tokens: int, depth: int) -> Seen | None:
+        """What is seen of keys that were joined with those of earlier calls, part by part; None where none were."""
+        tape, maker = self.tape, self.tape.maker(target)
+        while maker is not None and maker.name in MOVES and len(maker.inputs) == 1:
+            if (kept := self._window(maker, target, tokens, depth)) is not None:
+                return kept
+            target, maker = maker.inputs[0], tape.maker(maker.inputs[0])
+        if maker is None or maker.name != "cat":
+            return None
+        value = tape.values[target]
+        parts = [i for i in maker.inputs if tape.values[i].numel()]
+        axis = next((a for a in range(value.ndim - 1) if tape.values[parts[0]].shape[a] != value.shape[a]), None)
+        if axis is None or value.shape[axis] != tokens or not tape.data.issuperset(parts) or len(parts) < 2:
+            return None
+        seen = [self.seen(part, tape.values[part].shape[axis], depth=depth) for part in parts]
+        operators = [one.operator for one in seen if one.operator is not None]
+        whole = joined(operators) if len(operators) == len(parts) else None
+        return None if whole is None else _turning(whole, max(one.norms for one in seen))
+
+    def _window(self, maker: Operation, target: int, tokens: int, depth: int) -> Seen | None:
+        """What is seen of the last tokens of joined keys: those that a window keeps."""
+        whole, part = self.tape.values[maker.inputs[0]], self.tape.values[target]
+        if maker.name != "slice" or whole.ndim != part.ndim or len(maker.args) > 4 or part.ndim < 3:
+            return None
+        axis = int(maker.args[1]) % whole.ndim if len(maker.args) > 1 else 0
+        if axis == whole.ndim - 1 or part.shape[axis] != tokens or whole.shape[axis] == tokens:
+            return None
+        seen = self._in_parts(maker.inputs[0], whole.shape[axis], depth)
+        if seen is None or seen.operator is None:
+            return None
+        start = int(maker.args[2] or 0) if len(maker.args) > 2 else 0
+        start = start + whole.shape[axis] if start < 0 else start
+        return replace(seen, operator=seen.operator.of_tokens(slice(start, start + tokens)))
 
     def _multiplied(self, cuts: tuple[Cut, ...]) -> bool:
         """Whether anything on the way multiplies by more than one number that does not depend on the data."""
@@ -162,6 +244,11 @@ class Eye:
             if found.turns:
                 break
         return found
+
+
+def _beyond(cut: Cut, tries: Sequence[Cut]) -> tuple[str, ...]:
+    """What stands before a cut and behind the farthest one, which is the first."""
+    return tuple(o.name for o in tries[0].operations[len(cut.operations) :])
 
 
 def _turning(found: Operator, depth: int) -> Seen:

@@ -10,14 +10,14 @@ from ... import eye
 from ...support.preserve_state import undisturbed
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
-from .against_config.attention import ROTATION, check_rotations, check_unseen_layers
-from .against_config.positions import check_positions
 from .against_config.tables import check_tables
+from .backward import check_backward
+from .check_ways import check_ways
 from .inputs import of_black_box
 from .laws import all_laws, check_compiled, check_encoder, check_laws
 from .observation import Observation
 from .operators import check_operators, of_unread
-from .report import Check, Diagnosis
+from .report import ROTATION, Check, Diagnosis
 from .running import BlackBox, Misuse
 from .watching import watch, watched
 
@@ -130,15 +130,16 @@ def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Che
 
 EXAMINATIONS: tuple[Examination, ...] = (
     check_tables,  # what each module forms or keeps, at positions of the doctor's choice
-    check_rotations,  # what each attention does to its q and k in a real call, and by which tables
-    check_operators,  # what the eye sees it do, whatever the code is called
-    check_unseen_layers,  # more layers that rotate than were seen
-    check_positions,  # those that each module is given, in three calls
+    check_ways,  # what each attention is seen to do to its q and k, in every way of calling
+    check_operators,  # and those that no text reaches
+    check_backward,  # the gradients of all that
     check_laws,  # what must hold for any relative encoding, whatever the config says
     check_compiled,
     check_encoder,  # the laws of an encoder beside the decoder
 )
 BY_EYE: tuple[Examination, ...] = (check_operators,)
-UNREAD: tuple[Examination, ...] = (*BY_EYE, check_positions, check_laws, check_compiled, check_encoder)
-ON_META: tuple[Examination, ...] = (check_tables, check_rotations, nothing_runs)
+UNREAD: tuple[Examination, ...] = (
+    *BY_EYE, check_ways, check_backward, check_laws, check_compiled, check_encoder,
+)  # fmt: skip
+ON_META: tuple[Examination, ...] = (check_tables, nothing_runs)
 WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

@@ -16,8 +16,8 @@ from ...support.findings import Difference
 from ...support.preserve_state import undisturbed
 from .measurement import Trial
 from .observation import Observation
-from .report import BY_DESIGN, ROTATION, Check
-from .running import Misuse, NotChecked, Subject, encoder_of
+from .report import BY_DESIGN, IN_CALLS, ROTATION, Check
+from .running import Misuse, NotChecked, Running, Subject, encoder_of
 
 Law = Callable[[Trial], Check]
 NEAR = 16  # positions: a shift by which angles stay fine
@@ -218,6 +218,8 @@ LAWS: tuple[Law, ...] = (
     implementation,
 )
 REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call
+# What operators on q and k do not show: values and masks.
+BESIDE: tuple[Law, ...] = (cached, padded_left, padded_right, packed, batched, implementation)
 
 
 def asked(law: Law, trial: Trial) -> Check:
@@ -272,11 +274,14 @@ def not_finite(trial: Trial) -> Check | None:
     )
 
 
-def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rotates: bool = False) -> Iterator[Check]:
+def all_laws(
+    subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rotates: bool = False, seen: bool = False
+) -> Iterator[Check]:
     """All laws from position 0 on; and around the length at which an encoding changes by design.
 
     Each law begins with the model as it was: frequencies that grew in one are not the next one's. That positions have
-    an effect need not be seen in logits where q and k were seen to be rotated.
+    an effect need not be seen in logits where q and k were seen to be rotated. ``seen``: operators were, in every way
+    of calling, so that only what they do not show is left.
     """
     trial = Trial.of(subject, tokens, specs)
     threshold = trial.threshold
@@ -289,9 +294,9 @@ def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rota
     yield replace(moved, needed=moved.needed and not rotates)
     if (fault := not_finite(trial)) is not None:
         yield fault
-    laws = (*LAWS, after_longer) if threshold else LAWS
+    laws = BESIDE if seen else (*LAWS, after_longer) if threshold else LAWS
     yield from (apart(partial(asked, law), trial) for law in laws)
-    if (start := threshold - tokens.shape[1] // 2) > 0:
+    if not seen and (start := threshold - tokens.shape[1] // 2) > 0:
         beyond = replace(trial, start=start)
         for law in REGIMES:
             check = apart(partial(asked, law), beyond)
@@ -300,7 +305,22 @@ def all_laws(subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rota
 
 def check_laws(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
     """All laws, of a model."""
-    return all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before))
+    if (says := next((spec for spec in observed.specs if spec.length_dependent), None)) is not None:
+        yield by_design(says)
+    seen = type(observed.subject) is Running and any(
+        check.what.startswith(IN_CALLS) and check.verdict != "not shown" for check in before
+    )
+    yield from all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before), seen)
+
+
+def by_design(spec: RotarySpec) -> Check:
+    """A text in pieces is meant to give other logits than at once, beyond the length where its encoding changes."""
+    assert spec.scaling is not None
+    says = f"{spec.scaling.name}: its frequencies depend on the length of the sequence"
+    says += f", from {spec.scaling.trained_length:,} on" if spec.scaling.trained_length else ""
+    return Check(
+        what="one text, in pieces and at once", against="itself", verdict="right", cause=BY_DESIGN, reason=says
+    )
 
 
 def check_encoder(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:

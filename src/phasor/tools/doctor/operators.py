@@ -18,8 +18,8 @@ from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of_layer
 from ..patch.sites import nearest
-from .against_config.attention import of_its_own
 from .against_config.causes import way_out
+from .check_ways import of_its_own
 from .observation import Observation
 from .operator_faults import Fault, faults, unmeasured
 from .report import ROTATION, Check
@@ -35,23 +35,17 @@ ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of anot
 
 
 def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
-    """Of a model with a config; what ``before`` has told of an attention is not told again."""
+    """Of a model with a config: the attentions that no text reaches, those of a picture beside it."""
     seen = observed.watched
     if isinstance(seen, str):
         what = ROTATION if observed.unread else OPERATOR
         return [Check(what=what, against="itself", verdict="not shown", reason=seen, needed=observed.unread)]
     if observed.unread:
         return of_unread(seen)
-    told = {row.where for row in before if row.verdict == "wrong"}
+    told = {row.where for row in before if row.what == ROTATION}
     spec_is_wrong = any(row.verdict == "wrong" and row.against == "spec" for row in before)
-    checks = [_of_known(observed, site) for site in seen.turning]
-    kept = [
-        c
-        for c in checks
-        if c.where not in told and not (c.verdict == "wrong" and c.against == "spec" and spec_is_wrong)
-    ]
-    dependent = any(spec.length_dependent for spec in observed.specs)  # which a law asks
-    return [*kept, *(() if dependent else after_longer(seen, observed.length))]
+    checks = [_of_known(observed, site) for site in seen.turning if site.where not in told]
+    return [c for c in checks if not (c.verdict == "wrong" and c.against == "spec" and spec_is_wrong)]
 
 
 def of_unread(seen: Watched) -> list[Check]:
@@ -163,13 +157,13 @@ def _kinds(model: nn.Module, count: int) -> Sequence[str]:
     return types if len(types) == count else ("",) * count
 
 
-def after_longer(seen: Watched, length: int | None = None) -> Iterator[Check]:
+def after_longer(seen: Watched) -> Iterator[Check]:
     """Whether what was seen is seen again after a call with a token far away: no state stays."""
     if not seen.call.takes_positions or not seen.turning:
         return
     config: Any = getattr(seen.call.model, "config", None)
     told = lengths_in(config.to_dict()) if hasattr(config, "to_dict") else []
-    longest = length or (told[-1] if told else FAR)
+    longest = told[-1] if told else FAR
     after = _looked(seen, before=longest + 1) or _looked(seen, before=longest)  # a table may end there
     check = Check(what=STATE, against="itself", verdict="not shown")
     if after is None:

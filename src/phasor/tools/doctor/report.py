@@ -8,6 +8,7 @@ from typing import Any, Literal
 from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
 
 ROTATION = "rotation of q and k"  # what is looked at in each attention
+IN_CALLS = "q and k"  # and in each way of calling the model
 
 _TABLES = (
     "the model takes tokens to be nearer or farther apart than they are; short prompts may look fine, long ones fail"
@@ -23,6 +24,9 @@ EFFECTS = {  # by the beginning of what was looked at
     "positions have an effect": "the model cannot tell the order of words",
     "positions": "tokens are taken to stand at other places in the text",
     "operator": "attention sees distances that it was not trained on, or weighs them otherwise",
+    IN_CALLS: "the answer depends on how the model is called",
+    "gradient": "training moves the weights in a wrong direction",
+    "with gradients": "training sees another model than inference",
     "same operator": "a long call changes the answers to all later ones",
     "layers of one kind": "one layer sees other distances than its kind",
     ROTATION: "attention sees distances that it was not trained on: text gets worse at every length",

@@ -199,7 +199,7 @@ class Running(Subject):
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        pieces, cache, called = [], None, _cache_name(self.model)
+        pieces, cache, called = [], None, cache_name(self.model)
         for piece, at in zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True):
             output = self.run(piece, None if counted else at, use_cache=True, **{called: cache})
             cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
@@ -225,7 +225,7 @@ class Running(Subject):
             yield formed
 
 
-def _cache_name(model: nn.Module) -> str:
+def cache_name(model: nn.Module) -> str:
     """What the model calls its cache, or the module to which it hands what it does not name itself."""
     takes = (inspect.signature(module.forward).parameters for module in model.modules())
     return next((name for names in takes for name in CACHE_NAMES if name in names), CACHE_NAMES[-1])

@@ -15,6 +15,11 @@ from ..patch.sites import rotating_calls
 NAMED = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)
 
 
+def given_tables(module: nn.Module) -> bool:
+    """Whether a module has an argument for tables, or for what forms them."""
+    return any(NAMED.search(name) for name in signature(module.forward).parameters)
+
+
 def tables_in(arguments: dict[str, Any], module: nn.Module) -> Any:
     """The tables among the arguments of a call of a module: cos and sin, or a complex one; None without any."""
     name = _name_in(arguments)

@@ -21,8 +21,8 @@ from ...patch.tables import Tables
 from ..report import Check
 from .causes import OF_CONFIGS, way_out, worded
 from .rotary_module import Module, ModuleTables, expected, held_frequencies, tables_of_module
-from .rotated_heads import UNKNOWN
 
+UNKNOWN = "unknown"
 SWAPPED = "layer types swapped"
 CHANGED = "config changed after loading"
 NAME = "layer"  # of the one kind of layers in vectors

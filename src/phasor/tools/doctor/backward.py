@@ -1,0 +1,191 @@
+"""The gradients of q and k: a rotation's backward is a rotation by minus the position, times its factor.
+
+The stretch that the eye has seen is replayed, and its gradient is the right one, whatever backward the model's own code
+has. The model's is asked of autograd, in one call of the whole model, between the same two values.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ...eye.call import ERRORS, left_alone
+from ...eye.linear import replay
+from ...eye.operator import Operator
+from ...eye.tape import Tape
+from ...support.errors import first_line
+from ...support.findings import Difference, span
+from .measurement import Trial
+from .observation import Observation
+from .report import Check
+from .running import NotChecked, Running
+from .ways import Piece
+
+WHAT = "gradient of q and k"
+WITH = "with gradients = without"
+WITHIN, WITHIN_HALF = 1e-3, 3e-2  # of the largest value
+COARSE = 0.1  # what rounding to half precision leaves
+SAME_LENGTH = 1e-2
+WAY = "give the rotation a backward that turns by minus the position, times the same factor; autograd's own does"
+
+
+class _Live(TorchFunctionMode):
+    """Every tensor with a gradient that code in Python has in hand, by its number of elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_size: dict[int, list[Tensor]] = {}
+        self._known: set[int] = set()
+
+    def _note(self, values: Any) -> None:
+        for value in values if isinstance(values, list | tuple) else (values,):
+            if type(value) is Tensor and value.requires_grad and id(value) not in self._known:
+                self._known.add(id(value))
+                self.by_size.setdefault(value.numel(), []).append(value)
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._note((*args, *kwargs.values()))
+        out = func(*args, **kwargs)
+        self._note(out)
+        return out
+
+    def like(self, value: Tensor) -> list[Tensor]:
+        """Those that hold these numbers, in whatever shape."""
+        flat = value.detach().cpu().flatten()
+        there = self.by_size.get(len(flat), ())
+        return [t for t in there if t.dtype == value.dtype and torch.equal(t.detach().cpu().flatten(), flat)]
+
+
+@dataclass
+class _Found:
+    """What is wrong with the gradients of one side; ``unseen``: why nothing can be said."""
+
+    cause: str = ""
+    says: str = ""
+    unseen: str = ""
+
+
+def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    plain = observed.called[0]
+    blank = Check(what=WHAT, against="itself", verdict="not shown", difference=Difference(of="gradients"))
+    if plain.why_not or plain.tape is None:
+        yield replace(blank, reason=plain.why_not)
+        return
+    try:
+        live, logits = _recorded(observed.subject, plain.way.pieces[0])
+        yield from _in_grad_mode(observed, plain.way.pieces[0], logits)
+    except NotChecked as reason:
+        yield replace(blank, reason=str(reason))
+        return
+    except ERRORS as error:
+        yield replace(blank, reason=f"it cannot be differentiated: {type(error).__name__}: {first_line(error):.120}")
+        return
+    found: dict[tuple[str, str], list[str]] = {}
+    unseen: list[str] = []
+    right = 0
+    for site in plain.sites:
+        for side in (site.q, site.k):
+            if side.operator is None or not side.turns:
+                continue
+            transposed = site.attention.keys_transposed and side.operator.target == site.attention.k
+            one = _of_side(plain.tape, side.operator, live, -2 if transposed else -1)
+            if one.cause:
+                found.setdefault((one.cause, one.says), []).append(site.where)
+            elif one.unseen:
+                unseen.append(one.unseen)
+            else:
+                right += 1
+    for (cause, says), places in found.items():
+        where = span(list(dict.fromkeys(places)))
+        yield replace(blank, where=where, verdict="wrong", cause=cause, reason=says, way_out=WAY)
+    if not found:
+        why = unseen[0] if unseen else "nothing turns in one plain call"
+        yield replace(blank, verdict="right") if right and not unseen else replace(blank, reason=why)
+
+
+def _in_grad_mode(observed: Observation, piece: Piece, logits: Tensor) -> Iterator[Check]:
+    """The same call with gradients and without gives the same logits."""
+    trial = Trial(observed.subject, piece.tokens)
+    says = "a call that gradients are built of gives other logits than one without"
+    way = "look for code that asks torch.is_grad_enabled(), or whether a tensor requires a gradient"
+    check = trial.judged(WITH, lambda: logits, trial.logits, says, way)
+    yield replace(check, cause="only in grad mode") if check.verdict == "wrong" else check
+
+
+def _recorded(subject: Running, piece: Piece) -> tuple[_Live, Tensor]:
+    """One call with gradients, from the embeddings on, and its logits."""
+    live = _Live()
+
+    def start(module: Any, args: Any, out: Any) -> Any:
+        return out.detach().requires_grad_() if isinstance(out, Tensor) and out.is_floating_point() else out
+
+    hook = subject.embedding().register_forward_hook(start)
+    try:
+        with left_alone(subject.model), torch.enable_grad(), live:
+            logits = subject.logits(piece.tokens, None)
+    finally:
+        hook.remove()
+    return live, logits.detach()
+
+
+def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
+    """``axis``: that of the channels. Those that pass are left out: latent keys reach them on other ways, too."""
+    sources = [live.like(tape.values[i]) for i in operator.sources]
+    targets = [t for t in live.like(tape.values[operator.target]) if t.grad_fn is not None]
+    if not all(sources):
+        return _Found(unseen="what it turns is not seen in a call with gradients")
+    if not targets:
+        return _Found(unseen="its result is not seen in a call with gradients")
+    made = torch.Generator().manual_seed(0)
+    seed = torch.randn(tape.values[operator.target].shape, dtype=torch.float64, generator=made)
+    seed.movedim(axis, -1)[..., [c for c in range(operator.channels) if not any(c in p for p in operator.pairs)]] = 0
+    target = targets[0]
+    candidates = [t for there in sources for t in there]
+    given = seed.reshape(target.shape).to(target)
+    found = torch.autograd.grad(target, candidates, given, allow_unused=True, retain_graph=True)
+    by_source, rest = [], list(found)
+    for there in sources:
+        mine, rest = rest[: len(there)], rest[len(there) :]
+        by_source.append(next((g for g in mine if g is not None), None))
+    must = _must(tape, operator, seed)
+    got = [
+        torch.zeros_like(m) if g is None else g.detach().cpu().double().reshape(m.shape)
+        for m, g in zip(must, by_source, strict=True)
+    ]
+    half = tape.values[operator.target].dtype in (torch.bfloat16, torch.float16)
+    return _judged(torch.cat([g.flatten() for g in got]), torch.cat([m.flatten() for m in must]), half)
+
+
+def _must(tape: Tape, operator: Operator, seed: Tensor) -> list[Tensor]:
+    xs = [tape.values[i].detach().double().clone().requires_grad_() for i in operator.sources]
+    with torch.enable_grad():
+        y = replay(tape, operator.operations, dict(zip(operator.sources, xs, strict=True)), operator.target)
+        found = torch.autograd.grad(y, xs, seed.reshape(y.shape), allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
+
+
+def _judged(got: Tensor, must: Tensor, half: bool) -> _Found:
+    size = float(must.abs().max())
+    apart = (got - must).abs()
+    if float(apart.max()) <= (WITHIN_HALF if half else WITHIN) * size:
+        return _Found()
+    if not bool(got.any()):
+        return _Found("no gradient", "nothing of the gradient comes back through the rotation")
+    if not bool(got.isfinite().all()):
+        return _Found("gradient is not finite", "some of its gradients are no numbers")
+    if float(apart.max()) <= COARSE * size:
+        return _Found("gradient in half precision", "the gradient is right to half precision only")
+    times = float((got * must).sum() / (must * must).sum())
+    if abs(times) > 1e-6 and float((got - times * must).abs().max()) <= 2 * WITHIN_HALF * abs(times) * size:
+        return _Found("factor of the gradient", f"the gradient is {times:.6g} times as long as it must be")
+    right = apart <= WITHIN_HALF * size
+    if bool((got[~right] == 0).all()):
+        return _Found("half of the gradient", "some of the gradient is lost, and the rest is right")
+    if abs(float(got.norm() / must.norm()) - 1) < SAME_LENGTH:
+        says = "the gradient is turned otherwise than by minus the position: by the forward's own sign, perhaps"
+        return _Found("sign of the gradient", says)
+    return _Found("gradient", "the gradient is not that of the rotation")

@@ -1,0 +1,322 @@
+"""The examination of operators: what attentions do to q and k, beside the config, and in every way of calling.
+
+Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from ...eye.sites import Site
+from ...rotary.model_rotary import ModelRotary
+from ...support.findings import Difference, span
+from ..patch.reading import specs_of, specs_of_layer
+from ..patch.sites import nearest
+from .against_config.causes import way_out
+from .deviation import HALF, SAME, Deviation, deviation, effective
+from .expected import Reference
+from .observation import Observation
+from .report import IN_CALLS, ROTATION, Check
+from .running import Running
+from .stand_in_tables import given_tables
+from .static import Planned, deviations, scales_of
+from .watching import Watched
+from .ways import LATER, MOST, Called, Turned
+
+Key = tuple[str, int, str]
+RESTART = "positions restart with the cache"
+# What wrong tables make an attention do: where they are told, it is not told again.
+OF_TABLES = (
+    "frequencies",
+    "base",
+    "scaling",
+    "YaRN's truncate",
+    "half precision",
+    "positions",
+    "not rotated",
+    "lost",
+    "attention factor",
+)
+
+
+def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """One check of each attention beside the config, then one of each way of calling, or one for each fault there."""
+    plain, *others = observed.called
+    if plain.why_not:
+        yield Check(what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown", reason=plain.why_not)
+        return
+    known = references(plain)
+    half = any(p.dtype in (torch.bfloat16, torch.float16) for p in observed.model.parameters())
+    within = HALF if half else SAME
+    needed = type(observed.subject) is Running  # else a decoder may attend to its encoder's keys beside its own
+    planned = {site.where: _planned(observed, site.where) for site in plain.sites}
+    checks = (
+        [] if observed.unread else [_of_site(site, planned[site.where], known, within, needed) for site in plain.sites]
+    )
+    told = [row.cause for row in before if row.verdict == "wrong" and row.what.startswith(("table", "frequencies"))]
+    tables = any(cause not in ("unknown", "single values") for cause in told)
+    yield from (c for c in checks if not (tables and c.verdict == "wrong" and c.cause.startswith(OF_TABLES)))
+    yield from _unseen_layers(observed, checks)
+    if not told and not any(check.verdict == "wrong" for check in checks):  # else nothing says what is far away
+        for key, reference in known.items():
+            plan = planned[key[0]]
+            specs = plan.specs if isinstance(plan, Planned) else ()
+            known[key] = replace(reference, spec=specs[0] if len(specs) == 1 else None)
+    found = [list(compared(called, known, HALF if called.way.autocast else within)) for called in others]
+    found = [
+        _of_models_inside(observed, called, there) if called.way.given else there
+        for called, there in zip(others, found, strict=True)
+    ]
+    yield from _wrong([(one, why) for there in found for one, why in there if isinstance(why, Deviation)])
+    for called, there in zip(others, found, strict=True):
+        if not any(isinstance(why, Deviation) for _, why in there):
+            yield _not_wrong(called, [(one, why) for one, why in there if isinstance(why, str)], len(known))
+
+
+def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
+    """More layers that rotate by the config than attentions that were seen."""
+    layers = max((len(m.layers) - m.layers.count(None) for m in observed.rotary), default=0)
+    seen = len({check.where for check in checks})
+    if seen < layers:
+        says = f"{layers} layers rotate by the config, and {seen} attentions were seen"
+        yield Check(what=ROTATION, against="spec", verdict="not shown", reason=says, needed=True)
+
+
+def references(plain: Called) -> dict[Key, Reference]:
+    """Of every side that turns in the plain call."""
+    found = {}
+    for one in plain.turned:
+        operator = one.side.operator
+        if operator is None or not operator.turns or operator.second is not None:
+            continue
+        if operator.cos.shape[-1] == one.positions.shape[1]:
+            found[one.key] = Reference(one)
+    return found
+
+
+def of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
+    """Of a module that names a part (``indexer``) that part alone: it may rotate other pairs than attention."""
+    name = path.rpartition(".")[2]
+    return [m for m in models if m.part.rpartition(".")[2] == name] or models
+
+
+def _planned(observed: Observation, where: str) -> Planned | str:
+    """What the config says of an attention, or, where no row reads it, what it was seen to do; or why nothing does."""
+    if observed.unread:
+        return _observed(observed.watched, where)
+    module, reading = observed.model.get_submodule(where), observed.reading
+    models, reason = reading.models_of(module, nearest(where, list(reading.tables)))
+    models = of_its_own(where, models)
+    if reason or not models:
+        return reason
+    own = specs_of_layer(module, models)
+    specs = [spec for spec in own if spec is not None] or ([] if own == [None] else specs_of(models))
+    # where the config says a factor on the softmax scale, the class's own scale must have it
+    scales = scales_of(reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else []
+    called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
+    return Planned(models[0], specs, scales, called or given_tables(module))
+
+
+def _observed(watched: Watched | str, where: str) -> Planned | str:
+    if isinstance(watched, str) or watched.seen is None:
+        return "it was not observed"
+    site = next((site for site in watched.sites if site.where == where), None)
+    path, index = ("", 0) if site is None else site.layers
+    part = watched.seen.parts.get(path)
+    spec = part.layers[index] if part is not None and index < len(part.layers) else None
+    if part is None or spec is None:
+        return "no spec says what it does"
+    return Planned(part, [spec], [])
+
+
+def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], within: float, needed: bool) -> Check:
+    check = Check(
+        where=site.where, what=ROTATION, against="spec", verdict="not shown", difference=Difference(of="q and k")
+    )
+    if isinstance(planned, str):
+        return replace(check, reason=planned)
+    sides = [known[key] for name in "qk" if (key := (site.where, site.number, name)) in known]
+    found = deviations(site, sides, planned, within)
+    if found:
+        name, one = found[0]
+        says = one.says if name == "q and k" else f"{name}: {one.says}"
+        check = replace(check, verdict="wrong", cause=one.cause, reason=says, way_out=way_out(one.cause))
+        return replace(check, difference=check.apart(position=float(one.token), pair=one.pair))
+    if not planned.specs:
+        return replace(check, reason="no rotation in this layer")
+    unseen = next((s.seen.missing for s in (site.q, site.k) if s.seen.missing), "")
+    if len(sides) < 2 or unseen:
+        return replace(check, reason=unseen or "its rotation is not seen", needed=needed)
+    if any(spec.learned or spec.second is not None for spec in planned.specs):
+        return replace(check, reason="nothing says by which trained frequencies it must turn")
+    return replace(check, verdict="right")
+
+
+def compared(called: Called, known: dict[Key, Reference], within: float) -> Iterator[tuple[Turned, Deviation | str]]:
+    """Each side of each attention in a way that differs, or is not seen, and why.
+
+    All positions of a row may be moved by one number: no score tells.
+    """
+    shifts: dict[tuple[str, int], Tensor] = {}
+    for one in called.turned:
+        reference, operator = known.get(one.key), one.side.operator
+        if reference is None:
+            continue
+        if operator is None:
+            yield one, one.side.seen.missing or "nothing was seen of it"
+            continue
+        tokens = operator.cos.shape[-1]
+        positions, live, longest = one.positions[:, -tokens:], one.live[:, -tokens:], one.longest[-tokens:]
+        if positions.shape[1] != tokens:
+            continue  # a cache of a size of its own
+        seen = reference.of(operator, called.way.rows)
+        if seen is None:
+            yield one, Deviation("layout", "other pairs of channels turn together than in one plain call")
+            continue
+        place = one.where, one.number
+        by = shifts.get(place)
+        moved = positions if by is None else positions + by[:, None]
+        must = reference.at(moved.clamp(min=0), longest, seen.shape[1])
+        if must is None:
+            yield one, "nothing says what it must be there"
+            continue
+        found = deviation(seen, must, reference.known, live, within)
+        if found is not None and by is None:
+            by = _shift(seen, reference.known, positions, live, within)
+            if by is not None and (not called.way.given or bool((by == by[0]).all())):
+                found = None
+        if by is None and found is None:
+            by = torch.zeros(len(positions), dtype=torch.int64)
+        if by is not None:
+            shifts[place] = by
+        if found is not None and _restarts(one, seen, reference, within):
+            found = replace(found, cause=RESTART, says=f"its calls count from 0 again; {found.says}")
+        if found is not None:
+            gone = one.positions.shape[1] - tokens
+            yield one, replace(found, token=found.token + gone, tokens=tuple(t + gone for t in found.tokens))
+
+
+def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) -> bool:
+    """Whether the tokens of each call after the first one are turned by positions from 0."""
+    if one.call == 0:
+        return False
+    lengths = [piece.tokens.shape[1] for piece in one.way.pieces[: one.call + 1]]
+    if one.side.name == "k" and seen.shape[-1] != sum(lengths):
+        return False  # a window: the first ones are gone
+    of_calls = seen.split(lengths, -1)[1:] if one.side.name == "k" else (seen,)
+    return all(
+        bool((effective(part, reference.known, within) == torch.arange(part.shape[-1])).all()) for part in of_calls
+    )
+
+
+def _shift(seen: Tensor, others: Tensor, positions: Tensor, live: Tensor, within: float) -> Tensor | None:
+    """By which number all positions of each row are moved, ``[rows]``; None where they are not."""
+    at = effective(seen, others, within)
+    if bool((at < 0)[live].any()):
+        return None
+    by, found = at - positions, []
+    for row, alive in zip(by, live, strict=True):
+        own = row[alive]
+        if not len(own) or bool((own != own[0]).any()):
+            return None
+        found.append(own[0])
+    must = torch.stack(found)
+    return must
+
+
+def _of_models_inside(
+    observed: Observation, called: Called, found: list[tuple[Turned, Deviation | str]]
+) -> list[tuple[Turned, Deviation | str]]:
+    """Without what a model inside this one does, which has a config of its own and counts its tokens for itself."""
+    wrong = {one.where for one, why in found if isinstance(why, Deviation)}
+    following = {_config_of(observed.model, one.where) for one in called.turned if one.where not in wrong}
+    alone = {where for where in wrong if following and _config_of(observed.model, where) not in following}
+    says = "a model inside this one, which is given no positions and counts its own tokens"
+    return [(one, says if one.where in alone else why) for one, why in found]
+
+
+def _config_of(model: nn.Module, where: str) -> int:
+    """Which config a module was built from: that of the nearest module around it that has one."""
+    parts = where.split(".")
+    around = (model.get_submodule(".".join(parts[:i])) for i in range(len(parts) - 1, -1, -1))
+    return next((id(m.config) for m in around if hasattr(m, "config")), 0)
+
+
+def _not_wrong(called: Called, unseen: list[tuple[Turned, str]], compared: int) -> Check:
+    blank = Check(what=f"{IN_CALLS} {called.way.name}", against="itself", verdict="not shown")
+    if called.why_not:
+        return replace(blank, reason=called.why_not)
+    if unseen:
+        return replace(blank, where=_places(one for one, _ in unseen), reason=unseen[0][1])
+    if not compared:
+        return replace(blank, reason="nothing turns in one call")
+    return replace(blank, verdict="right", difference=Difference(of="q and k"))
+
+
+def _wrong(found: list[tuple[Turned, Deviation]]) -> Iterator[Check]:
+    """One check for each cause, whatever the ways that it shows in."""
+    for cause in dict.fromkeys(why.cause for _, why in found):
+        of_it = [(one, why) for one, why in found if why.cause == cause]
+        one, why = of_it[0]
+        names = list(dict.fromkeys(o.way.name for o, _ in of_it))
+        sides = sorted({o.side.name for o, _ in of_it}, reverse=True)
+        more = f"; also {', '.join(names[1:])}" if names[1:] else ""
+        at = one.positions[min(why.rows, default=0), why.token]
+        yield Check(
+            where=_places(o for o, _ in of_it),
+            what=f"{IN_CALLS} {names[0]}",
+            against="itself",
+            verdict="wrong",
+            cause=_limited(cause, of_it),
+            reason=f"{' and '.join(sides)}: {why.says}{more}",
+            way_out=way_out(cause),
+            difference=Difference(of="q and k", position=float(at), pair=why.pair),
+        )
+
+
+def _places(found: Iterable[Turned]) -> str:
+    return span(list(dict.fromkeys(one.where for one in found)))
+
+
+def _limited(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
+    """The cause with the kind of call that it is limited to; one plain call does not show it."""
+    if cause == RESTART:
+        return cause
+    cached = [(one, why) for one, why in found if len(one.way.pieces) > 1]
+    if len(cached) == len(found):
+        return _in_a_cache(cause, cached)
+    names = {one.way.name for one, _ in found}
+    if names <= {LATER}:
+        return "state of a longer call"
+    if all(one.way.autocast for one, _ in found):
+        return f"{cause}, only under autocast"
+    if all(one.way.last >= MOST for one, _ in found):
+        return f"{cause}, only in long calls"
+    rows = {row for _, why in found for row in why.rows}
+    if all(one.way.rows > 1 for one, _ in found):
+        few = len(rows) < max(one.way.rows for one, _ in found)
+        return (
+            f"{cause}, only in {'one row of a batch' if len(rows) == 1 else 'some rows of a batch'}"
+            if few
+            else (f"{cause}, only in large batches")
+        )
+    return f"{cause}, only in some calls"
+
+
+def _in_a_cache(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
+    """By the calls in which the wrong tokens were given, and in which they are wrong."""
+    fresh = {
+        (one.way, one.call)
+        for one, why in found
+        if one.side.name == "q" or any(one.way.call_of(token) == one.call for token in why.tokens)
+    }
+    if not fresh:
+        return f"{cause}, only in keys that were kept"
+    lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}
+    if lengths == {1}:
+        return f"{cause}, only in decoding"
+    if 1 not in lengths and all(call > 0 for _, call in fresh):
+        return f"{cause}, only in chunks"
+    return f"{cause}, only through a cache"

@@ -1,0 +1,112 @@
+"""What the operators of a way must be: those of one plain call at the same positions, and those of a spec."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ...eye.agreement import trained
+from ...eye.operator import Operator, Pairs
+from ...eye.sites import Side
+from ...rotary.spec import RotarySpec
+from .ways import Turned
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """One side of one attention in a plain call, at positions 0, 1, 2, ...; ``spec``: what says the rest, if known."""
+
+    turned: Turned
+    spec: RotarySpec | None = None
+
+    @property
+    def side(self) -> Side:
+        return self.turned.side
+
+    @cached_property
+    def operator(self) -> Operator:
+        assert self.turned.side.operator is not None
+        return self.turned.side.operator
+
+    @property
+    def pairs(self) -> Pairs:
+        return self.operator.pairs
+
+    @cached_property
+    def known(self) -> Tensor:
+        """``[heads, pairs, positions]``."""
+        found = self.operator.of_pairs(self.operator.pairs, self.operator.inputs)
+        assert found is not None
+        return found
+
+    @property
+    def count(self) -> int:
+        return int(self.known.shape[-1])
+
+    def of(self, operator: Operator, rows: int) -> Tensor | None:
+        """``[rows, heads, pairs, tokens]`` of another call; None for what is no rotation of the same pairs."""
+        found = operator.of_pairs(self.operator.pairs, self.operator.inputs)
+        return None if found is None or len(found) % rows else found.unflatten(0, (rows, -1))
+
+    def at(self, positions: Tensor, lengths: Tensor, heads: int) -> Tensor | None:
+        """``[rows, heads, pairs, tokens]`` at ``positions [rows, tokens]`` in calls of ``lengths [tokens]``.
+
+        None where nothing says it.
+        """
+        inside = positions.clamp(0, self.count - 1)
+        there = self.known[..., inside].movedim(2, 0)
+        outside = positions >= self.count
+        if self.spec is not None and self.spec.length_dependent:
+            outside = outside | (self._regime(lengths) != self._regime(torch.tensor(self.count)))
+        if bool(outside.any()):
+            beyond = self._beyond(positions, lengths)
+            if beyond is None:
+                return None
+            there = torch.where(outside[:, None, None], beyond, there)
+        own = there.shape[1]
+        if heads > own and heads % own == 0:
+            return there.repeat_interleave(heads // own, 1)
+        return there[:, :: own // heads] if own % heads == 0 else None
+
+    def _regime(self, lengths: Tensor) -> Tensor:
+        assert self.spec is not None and self.spec.scaling is not None
+        trained = self.spec.scaling.trained_length or 0
+        longer = lengths > trained
+        return longer if self.spec.scaling.two_regimes else torch.where(longer, lengths, 0)
+
+    def by_spec(self, spec: RotarySpec) -> Tensor | None:
+        """``[1, heads, pairs, tokens]``: what the plain call itself must do by a spec, but for one factor on all."""
+        at = torch.arange(self.count)
+        return Reference(self.turned, spec)._beyond(at[None], torch.full_like(at, self.count))
+
+    def _beyond(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
+        if self.spec is None or self.spec.learned or self.spec.second is not None:
+            return None
+        scale = self.known.abs().median().expand(self.known.shape[:2])
+        if trained(self.side):  # each head by a number of its own, which may negate
+            scale = self.known.abs().median(-1).values * self.known[..., 0].real.sign()
+        scale = scale / self.spec.attention_factor(self.count)
+        found = torch.zeros(len(positions), *scale.shape, positions.shape[1], dtype=torch.complex128)
+        for length in lengths.unique().tolist():
+            rates = rates_of(self.spec, self.pairs, length)
+            if rates is None:
+                return None
+            angles = positions[:, None, None].double() * rates[:, None]
+            here = torch.polar(torch.full_like(angles, self.spec.attention_factor(length)), angles) * scale[..., None]
+            found = torch.where(lengths == length, here, found)
+        return found
+
+
+def rates_of(spec: RotarySpec, pairs: Pairs, length: int | None = None) -> Tensor | None:
+    """Radians per position of ``pairs`` of channels by a spec; None where it pairs others."""
+    sign = -spec.position_scale if spec.reverse else spec.position_scale
+    weights = [sum(column) for column in zip(*spec.axes.weights(spec.pairs), strict=True)]
+    channels = spec.layout.written().channels()
+    values = [sign * f * w for f, w in zip(spec.inv_freq(length).tolist(), weights, strict=True)]
+    known = {}
+    for a, b, value in zip(channels, channels[len(values) :], values, strict=False):
+        known[a, b], known[b, a] = value, -value
+    if not set(pairs) <= set(known):
+        return None
+    return torch.tensor([known[pair] for pair in pairs], dtype=torch.float64)

@@ -1,0 +1,219 @@
+"""What one attention does in one plain call, beside the spec that its config gives: each pair of each head and token.
+
+Which mistake gives what was seen is asked of golden's judging, by the rotated q and k that such an attention makes of
+made-up heads.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from ...eye.agreement import trained
+from ...eye.operator import Operator
+from ...eye.scale import logit_scale
+from ...eye.sites import Site
+from ...rotary.model_rotary import ModelRotary
+from ...rotary.spec import RotarySpec
+from .against_config.causes import worded
+from .against_config.wrong_tables import UNKNOWN, judged_by, vectors_of
+from .deviation import Deviation, deviation
+from .expected import Reference, rates_of
+
+ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
+EVEN, EVEN_HALF = 1e-3, 1e-2  # of a factor on scores
+# What golden may know by a better name.
+GENERAL = {"layout", "rotary width", "frequencies", "sign", "positions", "half precision", "attention factor"}
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What the config says of one attention. ``specs``: those that its layer may have; ``scales``: by which a fresh
+    module of its class says that it multiplies scores; ``rotates``: whether its code is made to rotate."""
+
+    model: ModelRotary
+    specs: Sequence[RotarySpec]
+    scales: Sequence[float]
+    rotates: bool = True
+
+
+def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within: float) -> list[tuple[str, Deviation]]:
+    """What is wrong, with ``"q"``, ``"k"`` or ``"q and k"``; by the first of the specs if by none it is right."""
+    turning = [side.name for side in (site.q, site.k) if side.turns]
+    if site.v.turns and "v" not in planned.model.targets:
+        return [("v", Deviation("values rotated", "values turn with the position, and must not"))]
+    if not planned.specs:
+        says = "it turns, and by the config this layer has no positions"
+        return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
+    if len(turning) < 2 and (ACROSS.search(site.where) or not (turning or planned.rotates)):
+        return []
+    if len(turning) < 2:
+        return _not_turning(site, turning, planned.specs[0])
+    found = []
+    for spec in planned.specs:
+        found.append(_by(site, sides, spec, planned, within))
+        if not found[-1]:
+            return []
+    return found[0]
+
+
+def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> list[tuple[str, Deviation]]:
+    still = [side for side in (site.q, site.k) if not side.turns]
+    if not all(side.seen.fixed for side in still):
+        return []  # not shown
+    first = 0 if spec.attention_factor() != 1 else 1  # position 0 turns by nothing
+    if not turning:
+        return [("q and k", Deviation("not rotated", "neither turns with the position", first))]
+    says = f"it is not rotated, and {turning[0]} is"
+    return [(still[0].name, Deviation(f"{turning[0]} only", says, first))]
+
+
+def _by(
+    site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
+) -> list[tuple[str, Deviation]]:
+    found = [(side.side.name, one) for side in sides if (one := _of_side(side, spec, within)) is not None]
+    if found:
+        told = _by_golden(found, sides, spec, planned.model) if {one.cause for _, one in found} & GENERAL else []
+        return told or _by_themselves(found)
+    factor = _of_scores(site, sides, spec, planned, EVEN if within < 1e-2 else EVEN_HALF)
+    return [] if factor is None else [("q and k", factor)]
+
+
+def _of_side(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
+    """But for one factor on all, and one number by which all positions are moved."""
+    rates = rates_of(spec, reference.pairs)
+    placed = reference.side.placed
+    if (
+        rates is None
+        or placed is None
+        or (
+            (spec.permuted or spec.interleaved) != (placed.layout.permuted or placed.layout.interleaved)
+            and spec.pairs > 1
+        )
+    ):
+        return _other_pairs(reference, spec)
+    if (missing := _missing(reference, spec)) is not None:
+        return missing
+    seen = reference.known[None]
+    must = reference.by_spec(spec)
+    if must is None:
+        return None
+    if trained(reference.side):
+        seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
+    live = torch.ones(1, reference.count, dtype=torch.bool)
+    return deviation(seen, must, must[0], live, within)
+
+
+def _other_pairs(reference: Reference, spec: RotarySpec) -> Deviation:
+    count, placed = len(reference.pairs), reference.side.placed
+    if count < spec.pairs and placed is not None and placed.layout.interleaved == spec.interleaved:
+        return Deviation("rotary width", f"{2 * count} channels turn, and {spec.rotary_dim} must")
+    first = 0 if spec.permuted or (placed is not None and placed.layout.permuted) else 1  # 0: channels are moved
+    return Deviation("layout", "its pairs are other channels than those of the config", first)
+
+
+def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
+    """A pair that must turn, and whose channels pass."""
+    written = spec.layout.written().channels()
+    all_pairs = list(zip(written, written[spec.pairs :], strict=False))
+    rates = rates_of(spec, all_pairs)
+    seen = {frozenset(pair) for pair in reference.pairs}
+    turning = (
+        [] if rates is None else [i for i, rate in enumerate(rates.tolist()) if abs(rate) * reference.count > 1e-5]
+    )
+    lost = [i for i in turning if frozenset(all_pairs[i]) not in seen]
+    if not lost:
+        return None
+    if len(lost) == 1:
+        return Deviation("not rotated", f"pair {lost[0]} of the {spec.pairs} does not turn", 1, lost[0])
+    return Deviation("rotary width", f"{len(lost)} of the {spec.pairs} pairs do not turn", 0, lost[0])
+
+
+def _by_themselves(found: list[tuple[str, Deviation]]) -> list[tuple[str, Deviation]]:
+    if len(found) == 2 and found[0][1].cause == found[1][1].cause:
+        return [("q and k", found[0][1])]
+    return [(name, replace(one, cause=f"{one.cause} of {name}")) for name, one in found]
+
+
+def _by_golden(
+    found: list[tuple[str, Deviation]], sides: Sequence[Reference], spec: RotarySpec, model: ModelRotary
+) -> list[tuple[str, Deviation]]:
+    """In golden's words, where one mistake explains all that differs; nothing where none does."""
+    if spec.axes.count > 1:
+        return []
+    count = min(side.count for side in sides)
+    vectors = vectors_of(model, spec, torch.arange(count))
+    tensors = {}
+    for side in sides:
+        name = side.side.name
+        out = _applied(side.operator, vectors.tensors[f"layer.{name}_in"].double())
+        if out is None:
+            return []
+        tensors[f"model.float32.{name}_out"] = out.float().contiguous()
+    finding = judged_by(vectors, tensors)
+    if finding is None or finding.cause in (UNKNOWN, "value"):
+        return []
+    cause, says = worded(finding)
+    names = sorted({name for name, _ in found}, reverse=True)
+    if len(names) == 1:
+        cause = f"{cause} of {names[0]}"
+    first = min((one for _, one in found), key=lambda one: one.token)
+    return [(" and ".join(names), replace(first, cause=cause, says=says))]
+
+
+def _applied(operator: Operator, x: Tensor) -> Tensor | None:
+    """What the first head's operator makes of heads ``[1, H, S, D]``; None where inputs are no channels of one head."""
+    width = x.shape[-1]
+    if operator.channels != width or operator.width != width:
+        return None
+    out = torch.zeros_like(x)
+    count = x.shape[-2]
+    for i, ((a, b), (p, q)) in enumerate(zip(operator.pairs, operator.inputs, strict=True)):
+        cos, sin = operator.cos[0, i, :count], operator.sin[0, i, :count]
+        out[..., a] = x[..., p] * cos - x[..., q] * sin
+        out[..., b] = x[..., p] * sin + x[..., q] * cos
+    for i, (a, p) in enumerate(zip(operator.passing, operator.passing_inputs, strict=True)):
+        out[..., a] = x[..., p] * operator.passed[0, i, :count]
+    return out
+
+
+def _of_scores(
+    site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
+) -> Deviation | None:
+    """The factor by which scores are multiplied, by the softmax, q and k together, that no config and class says."""
+    if len(sides) < 2 or planned.model.temperatures:
+        return None
+    if any(side.side.seen.norms or trained(side.side) for side in sides):
+        return None
+    scale = _alone(site)
+    if scale is None:
+        return None
+    lengths = [float(side.known.abs().median()) for side in sides]
+    product = abs(scale) * math.prod(lengths)
+    factor = spec.attention_factor(sides[0].count) ** 2
+    channels = sides[0].operator.channels
+    usual = channels**-0.5 * planned.model.softmax_factor
+    said = (usual, *planned.scales)
+    if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
+        return None
+    says = f"scores are multiplied by {product:.6g}, and must be by {usual * factor:.6g}"
+    says += f" (q by {lengths[0]:.4g}, k by {lengths[1]:.4g}, the softmax scale is {abs(scale):.6g})"
+    return Deviation("attention factor", says)
+
+
+def _alone(site: Site) -> float | None:
+    """The scale of the softmax without the plain numbers on q and k."""
+    scale = logit_scale(site)
+    if scale is None:
+        return None
+    for side in (site.q, site.k):
+        if side.operator is not None:
+            scale /= side.operator.factor / side.operator.trained
+    return scale
+
+
+def scales_of(module: nn.Module | None) -> list[float]:
+    return [v for n, v in vars(module).items() if "scal" in n and isinstance(v, float)] if module else []

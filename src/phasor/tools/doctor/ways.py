@@ -1,0 +1,260 @@
+"""The ways in which a model is called: at once, in a batch, padded, through a cache, after a long call, far away.
+
+Each way is one tape, also where it is several calls through one cache: so of every key that is kept is seen what was
+done to it since it was projected.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...eye.call import ERRORS, left_alone
+from ...eye.sites import Side, Site, sites_of
+from ...eye.tape import Tape, record
+from ...eye.turning import Learned
+from ...support.errors import first_line
+from ...support.transformers_log import quiet
+from .running import CACHE_NAMES, NotChecked, Running, cache_name
+
+MOST = 48  # tokens of a row
+ROWS = 4
+LONGEST = 256  # tokens of a call that is made to be long
+PADS = (0, 2, 5, 9)
+PLAIN = "in one call"
+LATER = "after a longer call"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One call: ``tokens`` and what their ``positions`` are meant to be, ``[B, S]``; ``given``: they are arguments.
+
+    ``mask [B, cached + S]`` is 0 where a token is padding.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    given: bool = False
+    mask: Tensor | None = None
+
+    @property
+    def live(self) -> Tensor:
+        """``[B, S]``: the tokens that are no padding."""
+        if self.mask is None:
+            return torch.ones_like(self.tokens, dtype=torch.bool)
+        return self.mask[:, -self.tokens.shape[1] :].bool()
+
+
+@dataclass(frozen=True)
+class Way:
+    """``pieces``: calls through one cache; ``before``: calls made before, each by itself."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+    before: tuple[Piece, ...] = ()
+    autocast: bool = False
+
+    def call_of(self, token: int) -> int:
+        """In which of its calls a token was given."""
+        ends = torch.tensor([piece.tokens.shape[1] for piece in self.pieces]).cumsum(0)
+        return int((ends <= token).sum())
+
+    @property
+    def given(self) -> bool:
+        return self.pieces[0].given
+
+    @property
+    def rows(self) -> int:
+        return len(self.pieces[0].tokens)
+
+    @property
+    def last(self) -> int:
+        return max(int(piece.positions.max()) for piece in self.pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class Turned:
+    """One of q and k of one attention in one call of a way; ``positions [B, tokens]`` are those that are meant.
+
+    ``longest [tokens]``: the length that the call had in which each token was rotated.
+    """
+
+    way: Way
+    call: int
+    where: str
+    number: int
+    side: Side
+    positions: Tensor
+    live: Tensor
+    longest: Tensor
+
+    @property
+    def operator(self) -> Any:
+        return self.side.operator
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.where, self.number, self.side.name
+
+
+@dataclass(frozen=True)
+class Called:
+    """What was seen of a way, or why nothing was."""
+
+    way: Way
+    turned: tuple[Turned, ...] = ()
+    why_not: str = ""
+    sites: tuple[Site, ...] = field(default=(), repr=False)
+    tape: Tape | None = field(default=None, repr=False)
+
+
+def ways(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None, counts: bool) -> list[Way]:
+    """``tokens(rows, length)`` makes ids up; ``original``: where an encoding changes with the length.
+
+    ``counts``: the model takes positions, so that they may be given.
+    """
+    most = min(MOST, declared or MOST, original or MOST)
+    some = max(8, most // 2)
+    found = [_plain(tokens, most), _in_pieces(tokens, most)]
+    found += [_padded(tokens, some, left) for left in (True, False)]
+    long = _long(tokens, declared, original)
+    if counts:
+        found += [_rows(tokens, most), _generating(tokens, most)]
+    ids = tokens(1, most)
+    found.append(Way("under autocast", (Piece(ids, _count(ids)),), autocast=True))
+    found += long  # and last what a state shows that outlasts them
+    ids = tokens(1, some)
+    found.append(Way(LATER, (Piece(ids, _count(ids)),), before=long[-1].pieces[:1]))
+    return found
+
+
+def _count(ids: Tensor, start: int = 0) -> Tensor:
+    return torch.arange(start, start + ids.shape[1], device=ids.device).expand_as(ids)
+
+
+def _plain(tokens: Callable[[int, int], Tensor], most: int) -> Way:
+    ids = tokens(1, most)
+    return Way(PLAIN, (Piece(ids, _count(ids)),))
+
+
+def _in_pieces(tokens: Callable[[int, int], Tensor], most: int) -> Way:
+    """A prompt, tokens one at a time, a chunk, and again, in two rows."""
+    first = most // 3
+    return _through(tokens(2, most), [first, 1, 2, most - first - 4, 1], "through a cache")
+
+
+def _padded(tokens: Callable[[int, int], Tensor], some: int, left: bool) -> Way:
+    ids = tokens(ROWS, some)
+    mask = torch.ones_like(ids)
+    for row, pads in enumerate(PADS):
+        mask[row, slice(0, pads) if left else slice(some - pads, some)] = 0
+    return Way(f"padded on the {'left' if left else 'right'}", (Piece(ids, _count(ids), mask=mask),))
+
+
+def _rows(tokens: Callable[[int, int], Tensor], most: int) -> Way:
+    """Rows whose positions start and go up otherwise."""
+    length = max(4, (most - ROWS) // 3)
+    ids = tokens(ROWS, length)
+    at = torch.stack([row + torch.arange(length) * (1 + row % 3) for row in range(ROWS)]).to(ids.device)
+    return Way("each row with positions of its own", (Piece(ids, at, given=True),))
+
+
+def _generating(tokens: Callable[[int, int], Tensor], most: int) -> Way:
+    """As `generate` calls a padded batch: positions count the text, the mask grows."""
+    first = max(4, most // 4)
+    ids = tokens(3, first + 2)
+    mask = torch.ones_like(ids)
+    for row, pads in enumerate(PADS[:3]):
+        mask[row, : min(pads, first - 2)] = 0
+    at = (mask.cumsum(1) - 1).clamp(min=0)
+    ends = [first, first + 1, first + 2]
+    pieces = [
+        Piece(ids[:, start:end].clone(), at[:, start:end], given=True, mask=mask[:, :end])
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    return Way("padded on the left, through a cache", tuple(pieces))
+
+
+def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None) -> list[Way]:
+    """Calls at a length where an encoding changes, one longer, and beyond the declared length, if these are short."""
+    lengths = [original, original + 1] if original else []
+    if declared:
+        lengths.append(declared + 8)
+    if not lengths:
+        lengths = [4 * MOST]
+    found = []
+    for length in dict.fromkeys(min(n, LONGEST) for n in lengths):
+        ids = tokens(1, length)
+        found.append(Way(f"in a call of {length} tokens", (Piece(ids, _count(ids)),)))
+    found[-1] = _through(tokens(1, length + 6), [length, 1, 4, 1], f"in a call of {length} tokens, and on")
+    return found
+
+
+def _through(ids: Tensor, lengths: list[int], name: str) -> Way:
+    pieces = zip(ids.split(lengths, 1), _count(ids).split(lengths, 1), strict=True)
+    return Way(name, tuple(Piece(part.clone(), at) for part, at in pieces))
+
+
+def called(subject: Running, way: Way, learned: Learned, within: Collection[str] = ()) -> Called:
+    """The tape of a way, read. The model is left as it was. ``learned`` as in `sites_of`, ``within`` as in `record`."""
+    try:
+        with left_alone(subject.model), quiet(), torch.no_grad():
+            for piece in way.before:
+                _run(subject, (piece,))
+            with _autocast(way, subject):
+                contents = [piece.tokens for piece in way.pieces]
+                call = partial(_run, subject, way.pieces)
+                tape = record(call, subject.model, contents, places=False, within=within)
+    except NotChecked as reason:
+        return Called(way, why_not=str(reason))
+    except ERRORS as error:
+        return Called(way, why_not=_cannot(error))
+    if tape.raised is not None:
+        why = str(tape.raised) if isinstance(tape.raised, NotChecked) else _cannot(tape.raised)
+        return Called(way, why_not=why)
+    sites = sites_of(tape, learned)
+    return Called(way, tuple(_turned(way, sites)), sites=tuple(sites), tape=tape)
+
+
+def _cannot(error: BaseException) -> str:
+    return f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}"
+
+
+def _autocast(way: Way, subject: Running) -> contextlib.AbstractContextManager:
+    kind = next(subject.model.parameters()).device.type
+    return torch.autocast(kind, dtype=torch.bfloat16) if way.autocast else contextlib.nullcontext()
+
+
+def _run(subject: Running, pieces: Sequence[Piece]) -> None:
+    cache, called = None, cache_name(subject.model)
+    for i, piece in enumerate(pieces):
+        more: dict[str, Any] = {} if piece.mask is None else {"attention_mask": piece.mask}
+        if len(pieces) > 1:
+            more |= {"use_cache": True, called: cache}
+        output = subject.run(piece.tokens, piece.positions if piece.given else None, **more)
+        cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
+        if cache is None and i + 1 < len(pieces):
+            raise NotChecked(f"{subject.name} returns no {called}")
+
+
+def _turned(way: Way, sites: Sequence) -> Iterator[Turned]:
+    of_module: dict[str, list] = {}
+    for site in sites:
+        of_module.setdefault(site.where, []).append(site)
+    calls = len(way.pieces)
+    positions = [piece.positions.cpu() for piece in way.pieces]
+    live = [piece.live.cpu() for piece in way.pieces]
+    longest = [torch.full((at.shape[1],), int(at.max()) + 1) for at in positions]
+    for where, there in of_module.items():
+        if len(there) % calls:
+            continue  # not each call reaches it
+        each = len(there) // calls
+        for i, site in enumerate(there):
+            call, number = divmod(i, each)
+            for side, first in ((site.q, call), (site.k, 0)):
+                at, alive, length = (torch.cat(x[first : call + 1], -1) for x in (positions, live, longest))
+                yield Turned(way, call, where, number, side, at, alive, length)
