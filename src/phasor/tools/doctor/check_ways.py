@@ -116,7 +116,9 @@ def _planned(observed: Observation, where: str) -> Planned | str:
     # where the config says a factor on the softmax scale, the class's own scale must have it
     scales = scales_of(reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else []
     called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
-    return Planned(models[0], specs, scales, called or given_tables(module))
+    around = [path.rpartition(".")[0] for path in observed.modules]
+    beside = any(not path or where.startswith(f"{path}.") for path in around)  # a module that forms tables
+    return Planned(models[0], specs, scales, called or beside or given_tables(module))
 
 
 def _observed(watched: Watched | str, where: str) -> Planned | str:

@@ -47,7 +47,7 @@ class Reference:
     def of(self, operator: Operator, rows: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` of another call; None for what is no rotation of the same pairs."""
         found = operator.of_pairs(self.operator.pairs, self.operator.inputs)
-        return None if found is None or len(found) % rows else found.unflatten(0, (rows, -1))
+        return None if found is None or len(found) % rows else torch.unflatten(found, 0, (rows, -1))
 
     def at(self, positions: Tensor, lengths: Tensor, heads: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` at ``positions [rows, tokens]`` in calls of ``lengths [tokens]``.
