@@ -38,6 +38,13 @@ OF_TABLES = (
     "not rotated",
     "lost",
     "attention factor",
+    "sign",
+    "an angle",
+    "angle of one pair",
+    "pairs exchanged",
+    "cos and sin",
+    "single values",
+    "sections",
 )
 
 
