@@ -24,9 +24,9 @@ def as_in(others: Sequence[Operator], tape: Tape, cut: Cut, target: int, axes: A
     with torch.enable_grad():
         y, xs = replayed(tape, cut, target, axes)
         for other in others:
-            if y.shape[-1] == other.channels and (found := _alike(other, y, xs)) is not None:
-                whole, own_heads = found
-                return _operator(other, whole, own_heads, cut, target)
+            alike = _alike(other, y, xs) if y.shape[-1] == other.channels else None
+            if alike is not None and (found := _operator(other, *alike, cut, target)) is not None:
+                return found
     return None
 
 

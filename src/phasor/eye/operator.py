@@ -97,10 +97,12 @@ class Operator:
             for shape, tokens in (((-1, keys), -1), ((keys, -1), -2)):
                 split = torch.unflatten(both, -1, shape).movedim(tokens, -1)
                 if bool((split == split[..., :1, :]).all()):
-                    return self._unfolded(shape, tokens)
+                    return self.unfolded(shape, tokens)
         return self
 
-    def _unfolded(self, shape: tuple[int, int], tokens: int) -> "Operator":
+    def unfolded(self, shape: tuple[int, int], tokens: int) -> "Operator":
+        """Itself with its axis of tokens split in two: in ``shape``, of which axis ``tokens`` holds the tokens."""
+
         def heads(t: Tensor) -> Tensor:
             return torch.unflatten(t, -1, shape).movedim(tokens, -1).movedim(-2, 1).flatten(0, 1)
 
@@ -136,6 +138,15 @@ class Operator:
             else:
                 return None
         return torch.stack(found, 1)
+
+    def of_passing(self, channels: Sequence[int]) -> Tensor | None:
+        """``[heads, channels, tokens]``: by what channels that pass are multiplied; None where one of them turns."""
+        if not set(channels) <= {*self.passing, *self.zero}:
+            return None
+        known = {channel: self.passed[:, i] for i, channel in enumerate(self.passing)}
+        none = torch.zeros(self.cos.shape[0], 0, self.cos.shape[-1], dtype=torch.float64)
+        found = [known.get(channel, torch.zeros(none.shape[::2], dtype=torch.float64)) for channel in channels]
+        return torch.stack(found, 1) if found else none
 
     def of_tokens(self, some: slice) -> "Operator":
         """Of some of its tokens."""

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ...eye.sites import Site
-from ...rotary.model_rotary import ModelRotary
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
-from ..patch.sites import nearest
 from .against_config.causes import way_out
 from .deviation import HALF, SAME, Deviation, deviation, effective
 from .expected import Reference
@@ -52,16 +50,18 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
     """One check of each attention beside the config, then one of each way of calling, or one for each fault there."""
     plain, *others = observed.called
     if plain.why_not:
-        yield Check(what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown", reason=plain.why_not)
+        elsewhere = not isinstance(observed.watched, str) and bool(observed.watched.turning)
+        blank = Check(what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown")
+        yield replace(blank, reason=plain.why_not, needed=not elsewhere)
         return
-    known = references(plain)
+    known, still = references(plain)
     half = any(p.dtype in (torch.bfloat16, torch.float16) for p in observed.model.parameters())
     within = HALF if half else SAME
-    needed = type(observed.subject) is Running  # else a decoder may attend to its encoder's keys beside its own
     planned = {site.where: _planned(observed, site.where) for site in plain.sites}
-    checks = (
-        [] if observed.unread else [_of_site(site, planned[site.where], known, within, needed) for site in plain.sites]
-    )
+    checks: list[Check] = []
+    if not observed.unread:
+        needed = type(observed.subject) is Running  # else a decoder may attend to its encoder's keys beside its own
+        checks = [_of_site(site, planned[site.where], known, within, needed) for site in plain.sites]
     told = [row.cause for row in before if row.verdict == "wrong" and row.what.startswith(("table", "frequencies"))]
     tables = any(cause not in ("unknown", "single values") for cause in told)
     yield from (c for c in checks if not (tables and c.verdict == "wrong" and c.cause.startswith(OF_TABLES)))
@@ -71,15 +71,9 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
             plan = planned[key[0]]
             specs = plan.specs if isinstance(plan, Planned) else ()
             known[key] = replace(reference, spec=specs[0] if len(specs) == 1 else None)
-    found = [list(compared(called, known, HALF if called.way.autocast else within)) for called in others]
-    found = [
-        _of_models_inside(observed, called, there) if called.way.given else there
-        for called, there in zip(others, found, strict=True)
-    ]
-    yield from _wrong([(one, why) for there in found for one, why in there if isinstance(why, Deviation)])
-    for called, there in zip(others, found, strict=True):
-        if not any(isinstance(why, Deviation) for _, why in there):
-            yield _not_wrong(called, [(one, why) for one, why in there if isinstance(why, str)], len(known))
+    seen = [_Seen(called, known, still, HALF if called.way.autocast else within, observed.model) for called in others]
+    yield from _wrong([one for way in seen for one in way.wrong])
+    yield from (way.not_wrong() for way in seen if not way.wrong)
 
 
 def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
@@ -91,37 +85,31 @@ def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[C
         yield Check(what=ROTATION, against="spec", verdict="not shown", reason=says, needed=True)
 
 
-def references(plain: Called) -> dict[Key, Reference]:
-    """Of every side that turns in the plain call."""
-    found = {}
+def references(plain: Called) -> tuple[dict[Key, Reference], set[Key]]:
+    """Of every side that turns in the plain call, and those that stand still there."""
+    found, still = {}, set()
     for one in plain.turned:
         operator = one.side.operator
         if operator is None or not operator.turns or operator.second is not None:
-            continue
-        if operator.cos.shape[-1] == one.positions.shape[1]:
+            if one.side.seen.fixed:
+                still.add(one.key)
+        elif operator.cos.shape[-1] == one.positions.shape[1]:
             found[one.key] = Reference(one)
-    return found
-
-
-def of_its_own(path: str, models: list[ModelRotary]) -> list[ModelRotary]:
-    """Of a module that names a part (``indexer``) that part alone: it may rotate other pairs than attention."""
-    name = path.rpartition(".")[2]
-    return [m for m in models if m.part.rpartition(".")[2] == name] or models
+    return found, still
 
 
 def _planned(observed: Observation, where: str) -> Planned | str:
     """What the config says of an attention, or, where no row reads it, what it was seen to do; or why nothing does."""
     if observed.unread:
         return _observed(observed.watched, where)
-    module, reading = observed.model.get_submodule(where), observed.reading
-    models, reason = reading.models_of(module, nearest(where, list(reading.tables)))
-    models = of_its_own(where, models)
+    module = observed.model.get_submodule(where)
+    models, reason = observed.models_at(where)
     if reason or not models:
         return reason
     own = specs_of_layer(module, models)
     specs = [spec for spec in own if spec is not None] or ([] if own == [None] else specs_of(models))
     # where the config says a factor on the softmax scale, the class's own scale must have it
-    scales = scales_of(reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else []
+    scales = scales_of(observed.reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else []
     called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
     around = [path.rpartition(".")[0] for path in observed.modules]
     beside = any(not path or where.startswith(f"{path}.") for path in around)  # a module that forms tables
@@ -163,48 +151,96 @@ def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], wi
     return replace(check, verdict="right")
 
 
-def compared(called: Called, known: dict[Key, Reference], within: float) -> Iterator[tuple[Turned, Deviation | str]]:
-    """Each side of each attention in a way that differs, or is not seen, and why.
+class _Seen:
+    """One way beside the plain call: what is ``wrong``, and of which sides it is ``unseen`` and why.
 
     All positions of a row may be moved by one number: no score tells.
     """
-    shifts: dict[tuple[str, int], Tensor] = {}
-    for one in called.turned:
-        reference, operator = known.get(one.key), one.side.operator
-        if reference is None:
-            continue
+
+    def __init__(
+        self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
+    ) -> None:
+        self.called, self.within, self.known = called, within, known
+        self.wrong: list[tuple[Turned, Deviation]] = []
+        self.unseen: dict[Key, str] = {}
+        self._shifts: dict[tuple[str, int], Tensor] = {}
+        looked: set[Key] = set()
+        for one in called.turned:
+            if one.key in still and one.side.turns:
+                rows = tuple(range(called.way.rows))
+                self.wrong.append((one, Deviation("rotated", "it turns, and in one plain call it does not", rows=rows)))
+            if (reference := known.get(one.key)) is None:
+                continue
+            looked.add(one.key)
+            why = self._beside(one, reference)
+            if isinstance(why, Deviation):
+                self.wrong.append((one, why))
+            elif why:
+                self.unseen.setdefault(one.key, why)
+        for key in known.keys() - looked:
+            self.unseen[key] = "it was not reached, or not in each of the calls"
+        if called.way.given:
+            self._leave_models_inside(model)
+
+    def not_wrong(self) -> Check:
+        """The check of a way without a fault: right only where each side that turns was compared."""
+        blank = Check(what=f"{IN_CALLS} {self.called.way.name}", against="itself", verdict="not shown")
+        if self.called.why_not or not self.known:
+            return replace(blank, reason=self.called.why_not or "nothing turns in one call")
+        if self.unseen:
+            where = span(list(dict.fromkeys(key[0] for key in self.unseen)))
+            return replace(blank, where=where, reason=next(iter(self.unseen.values())))
+        return replace(blank, verdict="right", difference=Difference(of="q and k"))
+
+    def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
+        """How one side differs, or why that is not seen; empty where it does not."""
+        way, operator = self.called.way, one.side.operator
         if operator is None:
-            yield one, one.side.seen.missing or "nothing was seen of it"
-            continue
+            return one.side.seen.missing or "nothing was seen of it"
+        given = one.positions.shape[1]
+        if operator.cos.shape[-1] > given and operator.cos.shape[-1] % given == 0:
+            operator = operator.unfolded((-1, given), -1)  # queries of heads that share a key lie one after the other
         tokens = operator.cos.shape[-1]
         positions, live, longest = one.positions[:, -tokens:], one.live[:, -tokens:], one.longest[-tokens:]
         if positions.shape[1] != tokens:
-            continue  # a cache of a size of its own
-        seen = reference.of(operator, called.way.rows)
-        if seen is None:
-            yield one, Deviation("layout", "other pairs of channels turn together than in one plain call")
-            continue
-        place = one.where, one.number
-        by = shifts.get(place)
+            return "its keys are those of a cache of another size"
+        seen = reference.of(operator, way.rows)
+        if seen is None or not reference.passing(operator, way.rows, live, self.within):
+            return self._placed(one, Deviation("layout", "other channels turn or pass than in one plain call"))
+        by = self._shifts.get((one.where, one.number))
         moved = positions if by is None else positions + by[:, None]
         must = reference.at(moved.clamp(min=0), longest, seen.shape[1])
         if must is None:
-            yield one, "nothing says what it must be there"
-            continue
-        found = deviation(seen, must, reference.known, live, within)
-        if found is not None and by is None:
-            by = _shift(seen, reference.known, positions, live, within)
-            if by is not None and (not called.way.given or bool((by == by[0]).all())):
-                found = None
-        if by is None and found is None:
-            by = torch.zeros(len(positions), dtype=torch.int64)
-        if by is not None:
-            shifts[place] = by
-        if found is not None and _restarts(one, seen, reference, within):
+            return "nothing says what it must be there"
+        found = deviation(seen, must, reference.known, live, self.within)
+        if by is None:
+            by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
+            if found is not None:
+                by = _shift(seen, reference.known, positions, live, self.within)
+                even = by is not None and (not way.given or bool((by == by[0]).all()))
+                found, by = (None, by) if even else (found, None)
+            if by is not None:
+                self._shifts[one.where, one.number] = by
+        if found is None:
+            return ""
+        if _restarts(one, seen, reference, self.within):
             found = replace(found, cause=RESTART, says=f"its calls count from 0 again; {found.says}")
-        if found is not None:
-            gone = one.positions.shape[1] - tokens
-            yield one, replace(found, token=found.token + gone, tokens=tuple(t + gone for t in found.tokens))
+        return self._placed(one, found)
+
+    def _placed(self, one: Turned, found: Deviation) -> Deviation:
+        """With its tokens counted from the first of all calls: a window keeps the last ones."""
+        operator = one.side.operator
+        gone = 0 if operator is None else one.positions.shape[1] - operator.cos.shape[-1]
+        return replace(found, token=found.token + gone, tokens=tuple(t + gone for t in found.tokens))
+
+    def _leave_models_inside(self, model: nn.Module) -> None:
+        """Nothing is wrong with a model inside, with a config of its own, that counts its tokens for itself."""
+        wrong = {one.where for one, _ in self.wrong}
+        following = {_config_of(model, one.where) for one in self.called.turned if one.where not in wrong}
+        alone = {where for where in wrong if following and _config_of(model, where) not in following}
+        says = "a model inside this one, which is given no positions and counts its own tokens"
+        self.unseen |= {one.key: says for one, _ in self.wrong if one.where in alone}
+        self.wrong = [(one, why) for one, why in self.wrong if one.where not in alone]
 
 
 def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) -> bool:
@@ -225,25 +261,13 @@ def _shift(seen: Tensor, others: Tensor, positions: Tensor, live: Tensor, within
     at = effective(seen, others, within)
     if bool((at < 0)[live].any()):
         return None
-    by, found = at - positions, []
-    for row, alive in zip(by, live, strict=True):
+    found = []
+    for row, alive in zip(at - positions, live, strict=True):
         own = row[alive]
         if not len(own) or bool((own != own[0]).any()):
             return None
         found.append(own[0])
-    must = torch.stack(found)
-    return must
-
-
-def _of_models_inside(
-    observed: Observation, called: Called, found: list[tuple[Turned, Deviation | str]]
-) -> list[tuple[Turned, Deviation | str]]:
-    """Without what a model inside this one does, which has a config of its own and counts its tokens for itself."""
-    wrong = {one.where for one, why in found if isinstance(why, Deviation)}
-    following = {_config_of(observed.model, one.where) for one in called.turned if one.where not in wrong}
-    alone = {where for where in wrong if following and _config_of(observed.model, where) not in following}
-    says = "a model inside this one, which is given no positions and counts its own tokens"
-    return [(one, says if one.where in alone else why) for one, why in found]
+    return torch.stack(found)
 
 
 def _config_of(model: nn.Module, where: str) -> int:
@@ -251,17 +275,6 @@ def _config_of(model: nn.Module, where: str) -> int:
     parts = where.split(".")
     around = (model.get_submodule(".".join(parts[:i])) for i in range(len(parts) - 1, -1, -1))
     return next((id(m.config) for m in around if hasattr(m, "config")), 0)
-
-
-def _not_wrong(called: Called, unseen: list[tuple[Turned, str]], compared: int) -> Check:
-    blank = Check(what=f"{IN_CALLS} {called.way.name}", against="itself", verdict="not shown")
-    if called.why_not:
-        return replace(blank, reason=called.why_not)
-    if unseen:
-        return replace(blank, where=_places(one for one, _ in unseen), reason=unseen[0][1])
-    if not compared:
-        return replace(blank, reason="nothing turns in one call")
-    return replace(blank, verdict="right", difference=Difference(of="q and k"))
 
 
 def _wrong(found: list[tuple[Turned, Deviation]]) -> Iterator[Check]:
@@ -305,12 +318,9 @@ def _limited(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
         return f"{cause}, only in long calls"
     rows = {row for _, why in found for row in why.rows}
     if all(one.way.rows > 1 for one, _ in found):
-        few = len(rows) < max(one.way.rows for one, _ in found)
-        return (
-            f"{cause}, only in {'one row of a batch' if len(rows) == 1 else 'some rows of a batch'}"
-            if few
-            else (f"{cause}, only in large batches")
-        )
+        if len(rows) == max(one.way.rows for one, _ in found):
+            return f"{cause}, only in large batches"
+        return f"{cause}, only in {'one row of a batch' if len(rows) == 1 else 'some rows of a batch'}"
     return f"{cause}, only in some calls"
 
 

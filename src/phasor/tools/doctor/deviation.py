@@ -76,11 +76,8 @@ def _factor(v: Values) -> str | None:
         return None
     scale = v.ratio.abs()
     even = float(scale.max() / scale.min()) - 1 <= 2 * v.within
-    return (
-        f"they are {float(scale.median()):.6g} times as long as they must be"
-        if even
-        else (f"they are {float(scale.min()):.3g} to {float(scale.max()):.3g} times as long as they must be")
-    )
+    by = f"{float(scale.median()):.6g}" if even else f"{float(scale.min()):.3g} to {float(scale.max()):.3g}"
+    return f"they are {by} times as long as they must be"
 
 
 def _one_of_both(v: Values) -> str | None:
@@ -107,7 +104,7 @@ def _moved(v: Values) -> str | None:
     """What positions the wrong tokens are turned by, where each is turned by one."""
     there = v.wrong.any(2).any(1)
     rows, tokens = there.nonzero()[:MOST_SOUGHT].unbind(1)
-    head = int(v.wrong.transpose(0, 1).flatten(1).any(1).nonzero()[0])
+    head = int(_along(v.wrong, 1).nonzero()[0])
     at = effective(v.all_seen, v.others, v.within, head)[rows, tokens]
     if bool((at < 0).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
         return None
@@ -185,7 +182,7 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
     wrong = ((seen - must).abs() > within * must.abs().clamp(min=1e-6)) & live[:, None, None]
     if not bool(wrong.any()):
         return None
-    token, pair = (int(wrong.transpose(0, axis).flatten(1).any(1).nonzero()[0]) for axis in (3, 2))
+    rows, _, pairs, tokens = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in range(4))
     parts = _parts(wrong, live)
     values = Values(seen, must, wrong, within, others, parts)
     cause, says = next(
@@ -197,15 +194,19 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
     if cause == "attention factor":
         cause = next((LOUDER[part] for part in LOUDER if part in parts), cause)
     place = "; ".join(f"{name} {', '.join(map(str, at[:4]))}{', ...' * (len(at) > 4)}" for name, at in parts.items())
-    tokens, rows = (tuple(wrong.transpose(0, axis).flatten(1).any(1).nonzero().flatten().tolist()) for axis in (3, 0))
-    return Deviation(cause, f"{says} ({place})" if place else says, token, pair, tokens, rows)
+    return Deviation(cause, f"{says} ({place})" if place else says, tokens[0], pairs[0], tokens, rows)
+
+
+def _along(wrong: Tensor, axis: int) -> Tensor:
+    """Which places along one axis are wrong anywhere."""
+    return wrong.transpose(0, axis).flatten(1).any(1)
 
 
 def _parts(wrong: Tensor, live: Tensor) -> dict[str, list[int]]:
     """The rows, heads, pairs and tokens that are wrong, where some are and others not."""
     found = {}
     for axis, name in ((1, "heads"), (2, "pairs"), (0, "rows"), (3, "tokens")):
-        at = wrong.transpose(0, axis).flatten(1).any(1)
+        at = _along(wrong, axis)
         meant = live.any(0) if name == "tokens" else torch.ones_like(at)
         if name == "tokens":
             meant[0] = at[0]  # position 0 is not turned

@@ -12,6 +12,8 @@ from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
 from .ways import Turned
 
+NOTHING = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -49,6 +51,16 @@ class Reference:
         found = operator.of_pairs(self.operator.pairs, self.operator.inputs)
         return None if found is None or len(found) % rows else torch.unflatten(found, 0, (rows, -1))
 
+    def passing(self, operator: Operator, rows: int, live: Tensor, within: float) -> bool:
+        """Whether channels that pass are multiplied in another call as here, at the tokens that are ``live``."""
+        found = operator.of_passing(self.operator.passing)
+        if found is None:
+            return False
+        seen = torch.unflatten(found, 0, (rows, -1))
+        must = _repeated(self.operator.passed[..., :1], seen.shape[1])
+        apart = (seen - must).abs() <= within * must.abs() + NOTHING
+        return bool(apart.movedim(-1, 1)[live].all())
+
     def at(self, positions: Tensor, lengths: Tensor, heads: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` at ``positions [rows, tokens]`` in calls of ``lengths [tokens]``.
 
@@ -60,14 +72,11 @@ class Reference:
         if self.spec is not None and self.spec.length_dependent:
             outside = outside | (self._regime(lengths) != self._regime(torch.tensor(self.count)))
         if bool(outside.any()):
-            beyond = self._beyond(positions, lengths)
+            beyond = None if self.spec is None else self._by(self.spec, positions, lengths)
             if beyond is None:
                 return None
             there = torch.where(outside[:, None, None], beyond, there)
-        own = there.shape[1]
-        if heads > own and heads % own == 0:
-            return there.repeat_interleave(heads // own, 1)
-        return there[:, :: own // heads] if own % heads == 0 else None
+        return _repeated(there, heads, 1)
 
     def _regime(self, lengths: Tensor) -> Tensor:
         assert self.spec is not None and self.spec.scaling is not None
@@ -78,33 +87,45 @@ class Reference:
     def by_spec(self, spec: RotarySpec) -> Tensor | None:
         """``[1, heads, pairs, tokens]``: what the plain call itself must do by a spec, but for one factor on all."""
         at = torch.arange(self.count)
-        return Reference(self.turned, spec)._beyond(at[None], torch.full_like(at, self.count))
+        return self._by(spec, at[None], torch.full_like(at, self.count))
 
-    def _beyond(self, positions: Tensor, lengths: Tensor) -> Tensor | None:
-        if self.spec is None or self.spec.learned or self.spec.second is not None:
+    def _by(self, spec: RotarySpec, positions: Tensor, lengths: Tensor) -> Tensor | None:
+        """`at`, by a spec alone; as long as the plain call makes what it turns."""
+        if spec.learned or spec.second is not None:
             return None
         scale = self.known.abs().median().expand(self.known.shape[:2])
         if trained(self.side):  # each head by a number of its own, which may negate
             scale = self.known.abs().median(-1).values * self.known[..., 0].real.sign()
-        scale = scale / self.spec.attention_factor(self.count)
+        scale = scale / spec.attention_factor(self.count)
         found = torch.zeros(len(positions), *scale.shape, positions.shape[1], dtype=torch.complex128)
         for length in lengths.unique().tolist():
-            rates = rates_of(self.spec, self.pairs, length)
+            rates = rates_of(spec, self.pairs, length)
             if rates is None:
                 return None
             angles = positions[:, None, None].double() * rates[:, None]
-            here = torch.polar(torch.full_like(angles, self.spec.attention_factor(length)), angles) * scale[..., None]
+            here = torch.polar(torch.full_like(angles, spec.attention_factor(length)), angles) * scale[..., None]
             found = torch.where(lengths == length, here, found)
         return found
 
 
-def rates_of(spec: RotarySpec, pairs: Pairs, length: int | None = None) -> Tensor | None:
-    """Radians per position of ``pairs`` of channels by a spec; None where it pairs others."""
+def _repeated(values: Tensor, heads: int, axis: int = 0) -> Tensor:
+    """Values of key heads, once for each of so many query heads, or the reverse."""
+    own = values.shape[axis]
+    if heads >= own:
+        return values.repeat_interleave(heads // own, axis)
+    return values.index_select(axis, torch.arange(0, own, own // heads))
+
+
+def speeds(spec: RotarySpec, length: int | None = None) -> list[float]:
+    """Radians per position of each pair of a spec in text, where all axes of a position are one number."""
     sign = -spec.position_scale if spec.reverse else spec.position_scale
     weights = [sum(column) for column in zip(*spec.axes.weights(spec.pairs), strict=True)]
-    channels = spec.layout.written().channels()
-    values = [sign * f * w for f, w in zip(spec.inv_freq(length).tolist(), weights, strict=True)]
-    known = {}
+    return [sign * f * w for f, w in zip(spec.inv_freq(length).tolist(), weights, strict=True)]
+
+
+def rates_of(spec: RotarySpec, pairs: Pairs, length: int | None = None) -> Tensor | None:
+    """`speeds` of ``pairs`` of channels; None where the spec pairs others."""
+    channels, values, known = spec.layout.written().channels(), speeds(spec, length), {}
     for a, b, value in zip(channels, channels[len(values) :], values, strict=False):
         known[a, b], known[b, a] = value, -value
     if not set(pairs) <= set(known):

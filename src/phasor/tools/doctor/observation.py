@@ -11,7 +11,7 @@ from ...eye.turning import Learned
 from ...rotary.model_rotary import ModelRotary
 from ...support.preserve_state import undisturbed
 from ..patch.reading import ModelReading, specs_of
-from ..patch.sites import find, nothing_rotates
+from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, subject_of
 from .watching import Watched, watch, watched
@@ -57,6 +57,16 @@ class Observation:
             return "the model is on the meta device; it is checked against the spec only"
         arguments = self._inputs if hasattr(self._inputs, "keys") else None
         return watch(self.model, arguments, whole=self.unread)
+
+    def models_at(self, where: str) -> tuple[list[ModelRotary], str]:
+        """What the config says of the part that a module belongs to, or why it says nothing.
+
+        Of a module that names a part (``indexer``) that part alone: it may rotate other pairs than attention.
+        """
+        near = nearest(where, list(self.reading.tables))
+        models, reason = self.reading.models_of(self.model.get_submodule(where), near)
+        name = where.rpartition(".")[2]
+        return [m for m in models if m.part.rpartition(".")[2] == name] or models, reason
 
     @cached_property
     def subject(self) -> Running:

@@ -13,6 +13,7 @@ from ...eye.scale import logit_scale
 from ...eye.sites import Side, Site
 from ...eye.spec import EVEN_HALF, Measured, NoSpec, measured
 from ...rotary.spec import RotarySpec
+from .expected import speeds
 
 LOUD = EVEN_HALF  # of a pair: tables in half precision are no longer by less
 SAME = 1e-4  # relative: numbers that a model multiplies by, and frequencies of float32 tables
@@ -176,10 +177,7 @@ def _rates(seen: Measured) -> Rates:
 
 def _rates_of(spec: RotarySpec) -> Rates:
     """Radians per position, where all axes of a position are one number."""
-    sign = -spec.position_scale if spec.reverse else spec.position_scale
-    weights = [sum(column) for column in zip(*spec.axes.weights(spec.pairs), strict=True)]
-    values = [sign * f * w for f, w in zip(spec.inv_freq().tolist(), weights, strict=True)]
-    return _by_channels(spec.layout.written().channels(), values)
+    return _by_channels(spec.layout.written().channels(), speeds(spec))
 
 
 def _by_channels(channels: Sequence[int], values: Sequence[float]) -> Rates:

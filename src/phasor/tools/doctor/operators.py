@@ -4,7 +4,6 @@ It knows no names of modules and functions. So it shows what the other examinati
 row reads, modules without a config, and factors inside a function that rotates.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,12 +16,11 @@ from ...eye.sites import Site
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of_layer
-from ..patch.sites import nearest
 from .against_config.causes import way_out
-from .check_ways import of_its_own
 from .observation import Observation
 from .operator_faults import Fault, faults, unmeasured
 from .report import ROTATION, Check
+from .static import ACROSS
 from .watching import Watched
 
 OPERATOR = "operator on q and k"
@@ -31,7 +29,6 @@ STATE = "same operator after a longer call"
 COUNTED = "positions given = positions counted"
 LAYERS = "layers of one kind"
 TURNED = 1e-4  # radians: roundings of angles that are one
-ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
 
 
 def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
@@ -60,8 +57,7 @@ def of_unread(seen: Watched) -> list[Check]:
 
 def _of_known(observed: Observation, site: Site) -> Check:
     module = observed.model.get_submodule(site.where)
-    models, _ = observed.reading.models_of(module, nearest(site.where, list(observed.reading.tables)))
-    models = of_its_own(site.where, models)
+    models, _ = observed.models_at(site.where)
     specs = [spec for spec in specs_of_layer(module, models) if spec is not None]
     factor = models[0].softmax_factor if models else 1.0
     return _judged(site, module, specs, factor, OPERATOR)

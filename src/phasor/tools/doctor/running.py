@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -199,14 +199,19 @@ class Running(Subject):
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        pieces, cache, called = [], None, cache_name(self.model)
-        for piece, at in zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True):
-            output = self.run(piece, None if counted else at, use_cache=True, **{called: cache})
+        pieces = zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True)
+        calls = ((piece, None if counted else at, None) for piece, at in pieces)
+        return torch.cat([self._result(output) for output in self.through_cache(calls)], dim=1)
+
+    def through_cache(self, calls: Iterable[tuple[Tensor, Tensor | None, Tensor | None]]) -> Iterator[Any]:
+        """What each call gives, after the cache of those before: its tokens, positions ``[B, S]`` and a mask of all."""
+        cache, called = None, cache_name(self.model)
+        for tokens, positions, mask in calls:
+            output = self.run(tokens, positions, attention_mask=mask, use_cache=True, **{called: cache})
             cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
             if cache is None:
                 raise NotChecked(f"{self.name} returns no {called}")
-            pieces.append(self._result(output))
-        return torch.cat(pieces, dim=1)
+            yield output
 
     def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         at = positions.expand(1 + self.axes, *positions.shape) if self.axes > 1 else positions

@@ -25,6 +25,7 @@ from .expected import Reference, rates_of
 
 ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
 EVEN, EVEN_HALF = 1e-3, 1e-2  # of a factor on scores
+SLOW = 1e-5  # radians: a pair that turns by less in the whole call may be taken for one that passes
 # What golden may know by a better name.
 GENERAL = {"layout", "rotary width", "frequencies", "sign", "positions", "half precision", "attention factor"}
 
@@ -84,16 +85,11 @@ def _by(
 
 def _of_side(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
     """But for one factor on all, and one number by which all positions are moved."""
-    rates = rates_of(spec, reference.pairs)
     placed = reference.side.placed
-    if (
-        rates is None
-        or placed is None
-        or (
-            (spec.permuted or spec.interleaved) != (placed.layout.permuted or placed.layout.interleaved)
-            and spec.pairs > 1
-        )
-    ):
+    if rates_of(spec, reference.pairs) is None or placed is None:
+        return _other_pairs(reference, spec)
+    side_by_side = (layout.permuted or layout.interleaved for layout in (spec.layout, placed.layout))
+    if spec.pairs > 1 and len(set(side_by_side)) > 1:  # the same pairs, of channels that were read otherwise
         return _other_pairs(reference, spec)
     if (missing := _missing(reference, spec)) is not None:
         return missing
@@ -104,7 +100,20 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float) -> Deviation
     if trained(reference.side):
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
-    return deviation(seen, must, must[0], live, within)
+    return deviation(seen, must, must[0], live, within) or _of_passing(reference, spec, within)
+
+
+def _of_passing(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
+    """Channels that pass, longer or shorter than those that turn."""
+    passed = reference.operator.passed
+    if not reference.operator.passing or trained(reference.side):
+        return None
+    must = float(reference.known.abs().median()) / spec.attention_factor(reference.count)
+    off = (passed.abs() - must).abs() > within * must
+    if not bool(off.any()):
+        return None
+    says = f"channels that pass are {float((passed.abs() / must)[off].median()):.6g} times as long as they must be"
+    return Deviation("attention factor", f"{says}, beside those that turn", int(off.any(1).any(0).nonzero()[0]))
 
 
 def _other_pairs(reference: Reference, spec: RotarySpec) -> Deviation:
@@ -119,11 +128,10 @@ def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
     """A pair that must turn, and whose channels pass."""
     written = spec.layout.written().channels()
     all_pairs = list(zip(written, written[spec.pairs :], strict=False))
-    rates = rates_of(spec, all_pairs)
+    found = rates_of(spec, all_pairs)
     seen = {frozenset(pair) for pair in reference.pairs}
-    turning = (
-        [] if rates is None else [i for i, rate in enumerate(rates.tolist()) if abs(rate) * reference.count > 1e-5]
-    )
+    rates = [] if found is None else found.tolist()
+    turning = [i for i, rate in enumerate(rates) if abs(rate) * reference.count > SLOW]
     lost = [i for i in turning if frozenset(all_pairs[i]) not in seen]
     if not lost:
         return None

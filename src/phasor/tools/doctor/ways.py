@@ -5,6 +5,7 @@ done to it since it was projected.
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +20,7 @@ from ...eye.tape import Tape, record
 from ...eye.turning import Learned
 from ...support.errors import first_line
 from ...support.transformers_log import quiet
-from .running import CACHE_NAMES, NotChecked, Running, cache_name
+from .running import NotChecked, Running
 
 MOST = 48  # tokens of a row
 ROWS = 4
@@ -93,10 +94,6 @@ class Turned:
     longest: Tensor
 
     @property
-    def operator(self) -> Any:
-        return self.side.operator
-
-    @property
     def key(self) -> tuple[str, int, str]:
         return self.where, self.number, self.side.name
 
@@ -142,7 +139,7 @@ def _plain(tokens: Callable[[int, int], Tensor], most: int) -> Way:
 
 
 def _in_pieces(tokens: Callable[[int, int], Tensor], most: int) -> Way:
-    """A prompt, tokens one at a time, a chunk, and again, in two rows."""
+    """A prompt, a token, two, a chunk and a token again, in two rows."""
     first = most // 3
     return _through(tokens(2, most), [first, 1, 2, most - first - 4, 1], "through a cache")
 
@@ -224,25 +221,22 @@ def _cannot(error: BaseException) -> str:
     return f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}"
 
 
-def _autocast(way: Way, subject: Running) -> contextlib.AbstractContextManager:
+def _autocast(way: Way, subject: Running) -> contextlib.AbstractContextManager[Any]:
     kind = next(subject.model.parameters()).device.type
     return torch.autocast(kind, dtype=torch.bfloat16) if way.autocast else contextlib.nullcontext()
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
-    cache, called = None, cache_name(subject.model)
-    for i, piece in enumerate(pieces):
-        more: dict[str, Any] = {} if piece.mask is None else {"attention_mask": piece.mask}
-        if len(pieces) > 1:
-            more |= {"use_cache": True, called: cache}
-        output = subject.run(piece.tokens, piece.positions if piece.given else None, **more)
-        cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
-        if cache is None and i + 1 < len(pieces):
-            raise NotChecked(f"{subject.name} returns no {called}")
+    calls = [(piece.tokens, piece.positions if piece.given else None, piece.mask) for piece in pieces]
+    if len(calls) > 1:
+        deque(subject.through_cache(calls), maxlen=0)
+    else:
+        tokens, positions, mask = calls[0]
+        subject.run(tokens, positions, attention_mask=mask)
 
 
-def _turned(way: Way, sites: Sequence) -> Iterator[Turned]:
-    of_module: dict[str, list] = {}
+def _turned(way: Way, sites: Sequence[Site]) -> Iterator[Turned]:
+    of_module: dict[str, list[Site]] = {}
     for site in sites:
         of_module.setdefault(site.where, []).append(site)
     calls = len(way.pieces)

@@ -1,0 +1,88 @@
+"""What is said of a way of calling rests on what was compared in it."""
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+from torch import Tensor
+
+from phasor import diagnose
+
+from .wild import SIZES, glm4, llama, smollm3
+
+
+def row(model: Any, what: str) -> Any:
+    return next(row for row in diagnose(model).findings if row.what == what)
+
+
+def test_keys_that_a_window_keeps_are_seen_since_their_projection() -> None:
+    """Of 48 tokens in five calls a window of 8 keeps the last ones: slices of keys that were joined twice."""
+    torch.manual_seed(0)
+    model = transformers.MistralForCausalLM(transformers.MistralConfig(**SIZES, sliding_window=8)).eval()
+    assert row(model, "q and k through a cache").verdict == "right"
+
+
+def test_an_attention_that_a_batch_leaves_out_was_not_compared() -> None:
+    model = llama()
+    layer = model.model.layers[1]
+    forward = layer.self_attn.forward
+
+    def skipping(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if len(hidden_states) == 4:
+            return hidden_states, None
+        return forward(hidden_states, *args, **kwargs)
+
+    left_out = torch.nn.Identity()
+    left_out.forward = skipping  # type: ignore[method-assign]
+    left_out.inside = layer.self_attn
+    layer.self_attn = left_out
+    found = row(model, "q and k padded on the left")
+    assert found.verdict == "not shown" and found.where.startswith("model.layers.1"), str(found)
+
+
+def test_a_layer_without_positions_that_is_rotated_in_a_batch() -> None:
+    """The second layer of this SmolLM 3 has no positions, and one text alone is not rotated there."""
+    model = smollm3()
+    attention = model.model.layers[1].self_attn
+    forward = attention.forward
+
+    def batched(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
+        attention.use_rope = len(hidden_states) > 2
+        return forward(hidden_states, *args, **kwargs)
+
+    attention.forward = batched
+    assert "rotated, only in large batches" in diagnose(model).causes
+
+
+def test_channels_that_pass_are_as_long_as_those_that_turn() -> None:
+    """GLM-4 turns the first half of its channels."""
+    from transformers.models.glm4 import modeling_glm4
+
+    model, own = glm4(), modeling_glm4.apply_rotary_pos_emb
+    with pytest.MonkeyPatch.context() as changed:
+
+        def louder(q: Tensor, k: Tensor, *args: Any, **kwargs: Any) -> Any:
+            q, k = own(q, k, *args, **kwargs)
+            return q, torch.cat((k[..., :8], 2 * k[..., 8:]), -1)
+
+        changed.setattr(modeling_glm4, "apply_rotary_pos_emb", louder)
+        first = diagnose(model).wrong[0]
+    assert first.what == "rotation of q and k" and "pass are 2 times as long" in first.reason, str(first)
+
+
+def test_a_model_that_no_text_can_be_put_through_is_not_called_right() -> None:
+    model = llama()
+    forward = model.forward
+
+    def short(input_ids: Tensor, **kwargs: Any) -> Any:
+        if input_ids.shape[1] > 4:
+            raise ValueError("at most 4 tokens")
+        return forward(input_ids, **kwargs)
+
+    model.forward = short
+    found = diagnose(model)
+    assert found.verdict == "not shown" and any("at most 4 tokens" in one.reason for one in found.missing), str(found)
