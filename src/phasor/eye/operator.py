@@ -5,7 +5,7 @@ backward pass.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -106,12 +106,16 @@ class Operator:
         def heads(t: Tensor) -> Tensor:
             return torch.unflatten(t, -1, shape).movedim(tokens, -1).movedim(-2, 1).flatten(0, 1)
 
-        return replace(self, cos=heads(self.cos), sin=heads(self.sin), passed=heads(self.passed))
+        return self._each(heads)
 
     def _exchanged(self) -> "Operator":
-        turned = (None if t is None else t.transpose(0, 2) for t in (self.cos, self.sin, self.passed))
-        cos, sin, passed = turned
-        return replace(self, cos=cos, sin=sin, passed=passed)
+        return self._each(lambda t: t.transpose(0, 2))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Operator":
+        """With every ``[heads, pairs, tokens]`` changed."""
+        second = None if self.second is None else (change(self.second[0]), change(self.second[1]))
+        cos, sin, passed = change(self.cos), change(self.sin), change(self.passed)
+        return replace(self, cos=cos, sin=sin, passed=passed, second=second)
 
     def of_pairs(self, pairs: Pairs, inputs: Pairs) -> Tensor | None:
         """``[heads, pairs, tokens]``: the complex number that multiplies each of ``pairs``, which come from ``inputs``.
@@ -150,8 +154,7 @@ class Operator:
 
     def of_tokens(self, some: slice) -> "Operator":
         """Of some of its tokens."""
-        cos, sin, passed = (t[..., some] for t in (self.cos, self.sin, self.passed))
-        return replace(self, cos=cos, sin=sin, passed=passed)
+        return self._each(lambda t: t[..., some])
 
     @cached_property
     def angles(self) -> Tensor:
@@ -166,9 +169,12 @@ class Operator:
 
 
 def joined(parts: Sequence[Operator]) -> Operator | None:
-    """One operator of the tokens of several, one after the other; None where they turn other channels together."""
+    """One operator of the tokens of several, one after the other; None where they turn other channels together.
+
+    None too where the members of a pair turn by angles of their own.
+    """
     most = max(parts, key=lambda part: len(part.pairs))
-    if not most.turns:
+    if not most.turns or any(part.second is not None for part in parts):
         return None
     turned = [part.of_pairs(most.pairs, most.inputs) for part in parts]
     alone = [i for i, c in enumerate(most.passing) if all(c in part.passing for part in parts)]

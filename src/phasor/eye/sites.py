@@ -1,9 +1,9 @@
 """One recorded call of a model, attention by attention: what was seen on q, k, v and the output of each."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from torch import Tensor
 
@@ -22,11 +22,15 @@ MULTIPLY = {"mul", "mul_", "div", "div_", "addcmul", "bmm", "baddbmm", "mm", "ad
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of q, k, v and the output of an attention: what was ``seen``, and what follows from it."""
+    """One of q, k, v and the output of an attention: what is ``seen``, when it is first asked for, and what follows."""
 
     tape: Tape
-    seen: Seen
+    look: Callable[[], Seen]
     name: str
+
+    @cached_property
+    def seen(self) -> Seen:
+        return self.look()
 
     @property
     def operator(self) -> Operator | None:
@@ -107,17 +111,17 @@ def sites_of(tape: Tape, learned: Learned | None = None) -> list[Site]:
     """
     eye, found, count = Eye(tape, learned), list[Site](), dict[str, int]()
     for attention in attentions(tape):
-        sides = {
-            "q": _of_queries(_seen(eye, attention.q, False), tape, attention),
-            "k": _seen(eye, attention.k, attention.keys_transposed),
-            "v": NOTHING if attention.v is None else _seen(eye, attention.v, False),
-            "output": _output(eye, attention),
+        looks = {
+            "q": partial(_queries, eye, attention),
+            "k": partial(_seen, eye, attention.k, attention.keys_transposed),
+            "v": partial(_values, eye, attention),
+            "output": partial(_output, eye, attention),
         }
-        if attention.how == "a product" and not any(seen.turns for seen in sides.values()):
+        sides = {name: Side(tape, look, name) for name, look in looks.items()}
+        if attention.how == "a product" and not any(side.seen.turns for side in sides.values()):
             continue
         number = count[attention.module] = count.get(attention.module, -1) + 1
-        made = {name: Side(tape, seen, name) for name, seen in sides.items()}
-        found.append(Site(attention.module, number, attention, **made))
+        found.append(Site(attention.module, number, attention, **sides))
     return found
 
 
@@ -132,7 +136,12 @@ def _seen(eye: Eye, value: int, transposed: bool) -> Seen:
     return eye.seen(value, shape[-1 if transposed else -2], transposed)
 
 
-def _of_queries(seen: Seen, tape: Tape, attention: Attention) -> Seen:
+def _values(eye: Eye, attention: Attention) -> Seen:
+    return NOTHING if attention.v is None else _seen(eye, attention.v, False)
+
+
+def _queries(eye: Eye, attention: Attention) -> Seen:
+    seen, tape = _seen(eye, attention.q, False), eye.tape
     if not seen.turns or seen.operator is None:
         return seen
     keys = tape.values[attention.k].shape[-1 if attention.keys_transposed else -2]

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import torch
 from torch import Tensor, nn
@@ -204,7 +205,10 @@ def _of_scores(
     factor = spec.attention_factor(sides[0].count) ** 2
     channels = sides[0].operator.channels
     usual = channels**-0.5 * planned.model.softmax_factor
-    said = (usual, *planned.scales)
+    said = [usual, *planned.scales]
+    said += [
+        one * other for one, other in combinations(set(planned.scales), 2)
+    ]  # one on the queries, one on the scores
     if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
         return None
     says = f"scores are multiplied by {product:.6g}, and must be by {usual * factor:.6g}"

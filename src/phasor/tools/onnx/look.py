@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -103,7 +104,9 @@ def look(graph: Graph, sizes: Sizes, given: Mapping[str, Tensor], taken: Mapping
     if not attentions(tape):
         eye, ends = Eye(tape), [o.outputs[0] for o in tape.operations if o.module == "outlet" and o.name == "clone"]
         for number, end in enumerate(i for i in ends if i is not None and i in tape.data):
-            turns["outlet", str(number)] = _turn(tape, Side(tape, eye.seen(end, sizes.tokens), str(number)), end)
+            turns["outlet", str(number)] = _turn(
+                tape, Side(tape, partial(eye.seen, end, sizes.tokens), str(number)), end
+            )
     return Look(graph, tape, turns, values)
 
 
