@@ -323,8 +323,8 @@ def _mark_data(tape: Tape, roots: set[int]) -> None:
 
 
 def _is_matrix(tape: Tape, number: int) -> bool:
-    """Whether a value is a matrix of weights, as it is, transposed or cast: what it projects is of the contents."""
-    while (maker := tape.maker(number)) is not None and maker.name in ("t", "transpose", "detach", "_to_copy"):
+    """Whether a value is a matrix of weights, as it is, moved or cast: what it projects is of the contents."""
+    while (maker := tape.maker(number)) is not None and maker.name in SAME_NUMBERS and len(maker.inputs) == 1:
         number = maker.inputs[0]
     return number in tape.weights and tape.values[number].ndim == 2 and min(tape.values[number].shape) > 1
 

@@ -92,11 +92,12 @@ class Eye:
                 self._learn(found, _beyond(cut, tries))
                 return _turning(found, depth)
             best = best or found
+            break  # a nearer stretch turns only what the rest of this one would turn back
+        deeper = self._behind_norms(path.stopped, tokens, depth)
+        if deeper is not None and (deeper.turns or (tokens > 1 and not deeper.fixed)):
+            return deeper
         if tries and tokens == 1:
             return Seen(best, missing="one token does not show whether positions turn it")
-        deeper = self._behind_norms(path.stopped, tokens, depth)
-        if deeper is not None and (deeper.turns or not deeper.fixed):
-            return deeper
         if not steady:
             return self._behind_matrix(target, tokens, depth) or Seen(None, missing=missing)
         if convolved := [o for i in path.stopped if (o := tape.maker(i)) is not None and _joins_tokens(tape, o)]:

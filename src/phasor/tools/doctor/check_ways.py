@@ -19,12 +19,13 @@ from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
 from .stand_in_tables import given_tables
-from .static import Planned, deviations, scales_of
+from .static import Planned, deviations, moved_by, scales_of
 from .watching import Watched
-from .ways import LATER, MOST, Called, Turned
+from .ways import AUTOCAST, LATER, MOST, Called, Turned
 
 Key = tuple[str, int, str]
 RESTART = "positions restart with the cache"
+SWITCH = "length of the switch"
 # What wrong tables make an attention do: where they are told, it is not told again.
 OF_TABLES = (
     "frequencies",
@@ -70,7 +71,8 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
         for key, reference in known.items():
             plan = planned[key[0]]
             specs = plan.specs if isinstance(plan, Planned) else ()
-            known[key] = replace(reference, spec=specs[0] if len(specs) == 1 else None)
+            if len(specs) == 1:
+                known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
     seen = [_Seen(called, known, still, HALF if called.way.autocast else within, observed.model) for called in others]
     yield from _wrong([one for way in seen for one in way.wrong])
     yield from (way.not_wrong() for way in seen if not way.wrong)
@@ -197,13 +199,16 @@ class _Seen:
         way, operator = self.called.way, one.side.operator
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
-        given = one.positions.shape[1]
+        given, of_queries = one.positions.shape[1], one.side.name == "q"
         if operator.cos.shape[-1] > given and operator.cos.shape[-1] % given == 0:
             operator = operator.unfolded((-1, given), -1)  # queries of heads that share a key lie one after the other
         tokens = operator.cos.shape[-1]
         positions, live, longest = one.positions[:, -tokens:], one.live[:, -tokens:], one.longest[-tokens:]
         if positions.shape[1] != tokens:
             return "its keys are those of a cache of another size"
+        heads, own = operator.cos.shape[0] / way.rows, reference.operator.cos.shape[0]
+        if (heads != own or tokens != given) if of_queries else (heads % own and own % heads):
+            return "its heads and tokens are not told apart"
         seen = reference.of(operator, way.rows)
         if seen is None or not reference.passing(operator, way.rows, live, self.within):
             return self._placed(one, Deviation("layout", "other channels turn or pass than in one plain call"))
@@ -212,11 +217,14 @@ class _Seen:
         must = reference.at(moved.clamp(min=0), longest, seen.shape[1])
         if must is None:
             return "nothing says what it must be there"
-        found = deviation(seen, must, reference.known, live, self.within)
+        found = deviation(seen, must, reference.others, live, self.within)
+        if found is not None and seen.shape[1] == tokens:  # as many heads as tokens, whose axes may be exchanged
+            if deviation(seen.transpose(1, 3), must, reference.others, live, self.within) is None:
+                found = None
         if by is None:
             by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
             if found is not None:
-                by = _shift(seen, reference.known, positions, live, self.within)
+                by = _shift(seen, reference.others, positions, live, self.within)
                 even = by is not None and (not way.given or bool((by == by[0]).all()))
                 found, by = (None, by) if even else (found, None)
             if by is not None:
@@ -225,6 +233,9 @@ class _Seen:
             return ""
         if _restarts(one, seen, reference, self.within):
             found = replace(found, cause=RESTART, says=f"its calls count from 0 again; {found.says}")
+        elif _of_the_other_regime(seen, reference, moved.clamp(min=0), live, self.within):
+            says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
+            found = replace(found, cause=SWITCH, says=says)
         return self._placed(one, found)
 
     def _placed(self, one: Turned, found: Deviation) -> Deviation:
@@ -253,6 +264,19 @@ def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) ->
     of_calls = seen.split(lengths, -1)[1:] if one.side.name == "k" else (seen,)
     return all(
         bool((effective(part, reference.known, within) == torch.arange(part.shape[-1])).all()) for part in of_calls
+    )
+
+
+def _of_the_other_regime(seen: Tensor, reference: Reference, at: Tensor, live: Tensor, within: float) -> bool:
+    """Whether an encoding with frequencies for short calls and others for long ones takes the wrong ones."""
+    spec = reference.spec
+    if spec is None or spec.scaling is None or not spec.scaling.two_regimes or not spec.scaling.trained_length:
+        return False
+    trained = spec.scaling.trained_length
+    return any(
+        (must := reference.at(at, torch.full_like(at[0], length), seen.shape[1])) is not None
+        and deviation(seen, must, reference.others, live, within) is None
+        for length in (trained, trained + 1)
     )
 
 
@@ -304,13 +328,13 @@ def _places(found: Iterable[Turned]) -> str:
 
 def _limited(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
     """The cause with the kind of call that it is limited to; one plain call does not show it."""
-    if cause == RESTART:
+    if cause in (RESTART, SWITCH):
         return cause
     cached = [(one, why) for one, why in found if len(one.way.pieces) > 1]
     if len(cached) == len(found):
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
-    if names <= {LATER}:
+    if names <= {LATER} or {LATER, AUTOCAST} <= names:  # the last ones, or all but the first one
         return "state of a longer call"
     if all(one.way.autocast for one, _ in found):
         return f"{cause}, only under autocast"

@@ -155,7 +155,7 @@ def _coarse(v: Values) -> str | None:
 NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
     ("attention factor", _factor),
-    ("attention factor", _one_of_both),
+    ("attention factor of one table", _one_of_both),
     ("positions", _moved),
     ("not rotated", _still),
     ("rotated twice", _twice),

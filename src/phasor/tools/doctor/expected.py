@@ -10,17 +10,22 @@ from ...eye.agreement import trained
 from ...eye.operator import Operator, Pairs
 from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
-from .ways import Turned
+from .ways import LONGEST, Turned
 
 NOTHING = 1e-9
+BEYOND = LONGEST + 64  # positions
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """One side of one attention in a plain call, at positions 0, 1, 2, ...; ``spec``: what says the rest, if known."""
+    """One side of one attention in a plain call, at positions 0, 1, 2, ...
+
+    ``spec``: what says the rest, if known, where all positions are ``moved`` by so many.
+    """
 
     turned: Turned
     spec: RotarySpec | None = None
+    moved: int = 0
 
     @property
     def side(self) -> Side:
@@ -45,6 +50,13 @@ class Reference:
     @property
     def count(self) -> int:
         return int(self.known.shape[-1])
+
+    @cached_property
+    def others(self) -> Tensor:
+        """``[heads, pairs, positions]``: `known`, and as far on as calls go, if pairs keep their speeds."""
+        step = (self.known[..., 1:2] * self.known[..., :1].conj()).angle()
+        angles = torch.arange(1, BEYOND + 1) * step
+        return torch.cat((self.known, self.known[..., -1:] * torch.polar(torch.ones_like(angles), angles)), -1)
 
     def of(self, operator: Operator, rows: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` of another call; None for what is no rotation of the same pairs."""
@@ -72,7 +84,7 @@ class Reference:
         if self.spec is not None and self.spec.length_dependent:
             outside = outside | (self._regime(lengths) != self._regime(torch.tensor(self.count)))
         if bool(outside.any()):
-            beyond = None if self.spec is None else self._by(self.spec, positions, lengths)
+            beyond = None if self.spec is None else self._by(self.spec, positions + self.moved, lengths)
             if beyond is None:
                 return None
             there = torch.where(outside[:, None, None], beyond, there)
@@ -84,10 +96,10 @@ class Reference:
         longer = lengths > trained
         return longer if self.spec.scaling.two_regimes else torch.where(longer, lengths, 0)
 
-    def by_spec(self, spec: RotarySpec) -> Tensor | None:
+    def by_spec(self, spec: RotarySpec, moved: int = 0) -> Tensor | None:
         """``[1, heads, pairs, tokens]``: what the plain call itself must do by a spec, but for one factor on all."""
         at = torch.arange(self.count)
-        return self._by(spec, at[None], torch.full_like(at, self.count))
+        return self._by(spec, at[None] + moved, torch.full_like(at, self.count))
 
     def _by(self, spec: RotarySpec, positions: Tensor, lengths: Tensor) -> Tensor | None:
         """`at`, by a spec alone; as long as the plain call makes what it turns."""

@@ -21,7 +21,7 @@ from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from .against_config.causes import worded
 from .against_config.wrong_tables import UNKNOWN, judged_by, vectors_of
-from .deviation import Deviation, deviation
+from .deviation import Deviation, deviation, effective
 from .expected import Reference, rates_of
 
 ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
@@ -76,7 +76,9 @@ def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> list[t
 def _by(
     site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
 ) -> list[tuple[str, Deviation]]:
-    found = [(side.side.name, one) for side in sides if (one := _of_side(side, spec, within)) is not None]
+    moved = {moved_by(side, spec, within) for side in sides}
+    by = moved.pop() if len(moved) == 1 else 0  # both alike: no score tells
+    found = [(side.side.name, one) for side in sides if (one := _of_side(side, spec, within, by)) is not None]
     if found:
         told = _by_golden(found, sides, spec, planned.model) if {one.cause for _, one in found} & GENERAL else []
         return told or _by_themselves(found)
@@ -84,8 +86,17 @@ def _by(
     return [] if factor is None else [("q and k", factor)]
 
 
-def _of_side(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
-    """But for one factor on all, and one number by which all positions are moved."""
+def moved_by(reference: Reference, spec: RotarySpec, within: float) -> int:
+    """By which number all positions are moved; 0 where they are not moved alike."""
+    must = reference.by_spec(spec) if rates_of(spec, reference.pairs) is not None else None
+    if must is None or must.shape[2] < 2:
+        return 0
+    first = effective(reference.known[None, ..., :1], must[0], within)
+    return max(0, int(first))
+
+
+def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> Deviation | None:
+    """But for one factor on all, and the number ``by`` which all positions are moved."""
     placed = reference.side.placed
     if rates_of(spec, reference.pairs) is None or placed is None:
         return _other_pairs(reference, spec)
@@ -95,13 +106,26 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float) -> Deviation
     if (missing := _missing(reference, spec)) is not None:
         return missing
     seen = reference.known[None]
-    must = reference.by_spec(spec)
+    must = reference.by_spec(spec, by)
     if must is None:
         return None
     if trained(reference.side):
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
-    return deviation(seen, must, must[0], live, within) or _of_passing(reference, spec, within)
+    found = deviation(seen, must, must[0], live, within) or _of_passing(reference, spec, within)
+    return found or _rounded(reference)
+
+
+def _rounded(reference: Reference) -> Deviation | None:
+    """Rounding to half precision on the way of what is float32 before and after."""
+    tape, operator = reference.side.tape, reference.operator
+    if tape.values[operator.target].dtype != torch.float32:
+        return None
+    made = (tape.values[i].dtype for o in operator.operations for i in o.outputs if i is not None)
+    half = next((dtype for dtype in made if dtype in (torch.bfloat16, torch.float16)), None)
+    if half is None:
+        return None
+    return Deviation("half precision", f"it is rounded to {half} between its projection and the product")
 
 
 def _of_passing(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
@@ -195,14 +219,16 @@ def _of_scores(
     """The factor by which scores are multiplied, by the softmax, q and k together, that no config and class says."""
     if len(sides) < 2 or planned.model.temperatures:
         return None
-    if any(side.side.seen.norms or trained(side.side) for side in sides):
+    normed = {bool(side.side.seen.norms) for side in sides}
+    if len(normed) > 1 or any(trained(side.side) for side in sides):
         return None
     scale = _alone(site)
     if scale is None:
         return None
-    lengths = [float(side.known.abs().median()) for side in sides]
+    behind_norms = normed == {True}  # which undo what was multiplied before
+    lengths = [1.0 if behind_norms else float(side.known.abs().median()) for side in sides]
     product = abs(scale) * math.prod(lengths)
-    factor = spec.attention_factor(sides[0].count) ** 2
+    factor = 1.0 if behind_norms else spec.attention_factor(sides[0].count) ** 2
     channels = sides[0].operator.channels
     usual = channels**-0.5 * planned.model.softmax_factor
     said = [usual, *planned.scales]

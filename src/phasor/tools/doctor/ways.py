@@ -28,6 +28,7 @@ LONGEST = 256  # tokens of a call that is made to be long
 PADS = (0, 2, 5, 9)
 PLAIN = "in one call"
 LATER = "after a longer call"
+AUTOCAST = "under autocast"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def ways(tokens: Callable[[int, int], Tensor], declared: int | None, original: i
     if counts:
         found += [_rows(tokens, most), _generating(tokens, most)]
     ids = tokens(1, most)
-    found.append(Way("under autocast", (Piece(ids, _count(ids)),), autocast=True))
+    found.append(Way(AUTOCAST, (Piece(ids, _count(ids)),), autocast=True))
     found += long  # and last what a state shows that outlasts them
     ids = tokens(1, some)
     found.append(Way(LATER, (Piece(ids, _count(ids)),), before=long[-1].pieces[:1]))
@@ -214,6 +215,8 @@ def called(subject: Running, way: Way, learned: Learned, within: Collection[str]
         why = str(tape.raised) if isinstance(tape.raised, NotChecked) else _cannot(tape.raised)
         return Called(way, why_not=why)
     sites = sites_of(tape, learned)
+    if within and not sites:  # of inputs to these modules alone nothing says that they are data
+        return called(subject, way, learned)
     return Called(way, tuple(_turned(way, sites)), sites=tuple(sites), tape=tape)
 
 
