@@ -219,8 +219,8 @@ class _Seen:
             return "nothing says what it must be there"
         found = deviation(seen, must, reference.others, live, self.within)
         if found is not None and seen.shape[1] == tokens:  # as many heads as tokens, whose axes may be exchanged
-            if deviation(seen.transpose(1, 3), must, reference.others, live, self.within) is None:
-                found = None
+            other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
+            found = found if other is not None else None
         if by is None:
             by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
             if found is not None:
