@@ -14,10 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from ...eye.call import ERRORS, left_alone
 from ...eye.linear import replay
-from ...eye.operator import Operator
+from ...eye.operator import Operator, axes_of
 from ...eye.tape import Tape
 from ...support.errors import first_line
 from ...support.findings import Difference, span
+from ..golden.mistakes.gradients import Gradient, of_gradient, of_rounding
 from .measurement import Trial
 from .observation import Observation
 from .report import Check
@@ -27,7 +28,6 @@ from .ways import Piece
 WHAT = "gradient of q and k"
 WITH = "with gradients = without"
 WITHIN, WITHIN_HALF = 1e-3, 3e-2  # of the largest value
-COARSE = 0.1  # what rounding to half precision leaves
 SAME_LENGTH = 1e-2
 WAY = "give the rotation a backward that turns by minus the position, times the same factor; autograd's own does"
 
@@ -156,8 +156,9 @@ def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
         torch.zeros_like(m) if g is None else g.detach().cpu().double().reshape(m.shape)
         for m, g in zip(must, by_source, strict=True)
     ]
+    twice = _twice(operator, seed, axis)
     half = tape.values[operator.target].dtype in (torch.bfloat16, torch.float16)
-    return _judged(torch.cat([g.flatten() for g in got]), torch.cat([m.flatten() for m in must]), half)
+    return _judged(_flat(got), _flat(must), None if twice is None else _flat(_must(tape, operator, twice)), half)
 
 
 def _must(tape: Tape, operator: Operator, seed: Tensor) -> list[Tensor]:
@@ -168,24 +169,36 @@ def _must(tape: Tape, operator: Operator, seed: Tensor) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
 
 
-def _judged(got: Tensor, must: Tensor, half: bool) -> _Found:
+def _twice(operator: Operator, seed: Tensor, axis: int) -> Tensor | None:
+    """The seed turned forwards by twice the angles, so that its gradient is what turns forwards by them; None where
+    heads and tokens lie otherwise than the operator's."""
+    tokens = operator.cos.shape[-1]
+    if tokens not in seed.shape:
+        return None
+    axes = axes_of(seed, tokens, axis == -2)
+    at, turn = axes.arranged(seed).clone(), torch.complex(operator.cos, operator.sin).transpose(1, 2)
+    if at.shape[:2] != turn.shape[:2]:
+        return None
+    first, second = ([pair[i] for pair in operator.pairs] for i in (0, 1))
+    both = torch.complex(at[..., first], at[..., second]) * (turn / turn.abs()).square()
+    at[..., first], at[..., second] = both.real, both.imag
+    turned = torch.empty_like(seed).flatten()
+    turned[axes.arranged(torch.arange(seed.numel()).reshape(seed.shape)).flatten()] = at.flatten()
+    return turned.reshape(seed.shape)
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([t.flatten() for t in tensors])
+
+
+def _judged(got: Tensor, must: Tensor, forwards: Tensor | None, half: bool) -> _Found:
     size = float(must.abs().max())
     apart = (got - must).abs()
     if float(apart.max()) <= (WITHIN_HALF if half else WITHIN) * size:
         return _Found()
-    if not bool(got.any()):
-        return _Found("no gradient", "nothing of the gradient comes back through the rotation")
-    if not bool(got.isfinite().all()):
-        return _Found("gradient is not finite", "some of its gradients are no numbers")
-    if float(apart.max()) <= COARSE * size:
-        return _Found("gradient in half precision", "the gradient is right to half precision only")
-    times = float((got * must).sum() / (must * must).sum())
-    if abs(times) > 1e-6 and float((got - times * must).abs().max()) <= 2 * WITHIN_HALF * abs(times) * size:
-        return _Found("factor of the gradient", f"the gradient is {times:.6g} times as long as it must be")
-    right = apart <= WITHIN_HALF * size
-    if bool((got[~right] == 0).all()):
-        return _Found("half of the gradient", "some of the gradient is lost, and the rest is right")
+    gradient = Gradient(got, must, forwards, WITHIN_HALF * size)
+    if (known := of_gradient(gradient) or of_rounding(gradient)) is not None:
+        return _Found(*known)
     if abs(float(got.norm() / must.norm()) - 1) < SAME_LENGTH:
-        says = "the gradient is turned otherwise than by minus the position: by the forward's own sign, perhaps"
-        return _Found("sign of the gradient", says)
+        return _Found("angles of the gradient", "the gradient is turned, but not by minus the position")
     return _Found("gradient", "the gradient is not that of the rotation")
