@@ -18,7 +18,7 @@ from ...eye.operator import Operator, axes_of
 from ...eye.tape import Tape
 from ...support.errors import first_line
 from ...support.findings import Difference, span
-from ..golden.mistakes.gradients import Gradient, of_gradient, of_rounding
+from ..golden.mistakes.gradients import DETACHED, Gradient, of_gradient, of_rounding
 from .measurement import Trial
 from .observation import Observation
 from .report import Check
@@ -33,7 +33,7 @@ WAY = "give the rotation a backward that turns by minus the position, times the 
 
 
 class _Live(TorchFunctionMode):
-    """Every tensor with a gradient that code in Python has in hand, by its number of elements."""
+    """Every tensor of real numbers that code in Python has in hand, by its number of elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Live(TorchFunctionMode):
 
     def _note(self, values: Any) -> None:
         for value in values if isinstance(values, list | tuple) else (values,):
-            if type(value) is Tensor and value.requires_grad and id(value) not in self._known:
+            if type(value) is Tensor and value.is_floating_point() and id(value) not in self._known:
                 self._known.add(id(value))
                 self.by_size.setdefault(value.numel(), []).append(value)
 
@@ -134,12 +134,13 @@ def _recorded(subject: Running, piece: Piece) -> tuple[_Live, Tensor]:
 
 def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
     """``axis``: that of the channels. Those that pass are left out: latent keys reach them on other ways, too."""
-    sources = [live.like(tape.values[i]) for i in operator.sources]
-    targets = [t for t in live.like(tape.values[operator.target]) if t.grad_fn is not None]
+    sources = [[t for t in live.like(tape.values[i]) if t.requires_grad] for i in operator.sources]
     if not all(sources):
         return _Found(unseen="what it turns is not seen in a call with gradients")
-    if not targets:
+    if not (seen := live.like(tape.values[operator.target])):
         return _Found(unseen="its result is not seen in a call with gradients")
+    if not (targets := [t for t in seen if t.grad_fn is not None]):
+        return _Found(*DETACHED)
     made = torch.Generator().manual_seed(0)
     seed = torch.randn(tape.values[operator.target].shape, dtype=torch.float64, generator=made)
     seed.movedim(axis, -1)[..., [c for c in range(operator.channels) if not any(c in p for p in operator.pairs)]] = 0

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from torch import Tensor
 
+DETACHED = ("no gradient", "nothing of the gradient comes back through the rotation: is it detached?")
 UNLIKE = 1e-2  # a factor that is farther from 1 is no rounding
 COARSE = 0.1  # of the largest value: what rounding to half precision leaves
 
@@ -36,7 +37,7 @@ class Gradient:
 
 
 def _none(g: Gradient) -> str | None:
-    return None if bool(g.got.any()) else "nothing of the gradient comes back through the rotation: is it detached?"
+    return None if bool(g.got.any()) else DETACHED[1]
 
 
 def _not_finite(g: Gradient) -> str | None:
@@ -66,7 +67,7 @@ def _half(g: Gradient) -> str | None:
 
 # One row a fault: its cause, and what is said where it is that one.
 FAULTS: tuple[tuple[str, Callable[[Gradient], str | None]], ...] = (
-    ("no gradient", _none),
+    (DETACHED[0], _none),
     ("gradient is not finite", _not_finite),
     ("factor of the gradient", _factor),
     ("sign of the gradient", _sign),
