@@ -9,7 +9,7 @@ from torch import Tensor
 from .case import Mistake, RotationCase, imitate, right, spread
 from .comparison import TELLING, Comparison
 from .layer_kinds import Kind
-from .mistakes import fits, mistakes
+from .mistakes import fits, mistakes, of_kinds
 from .mistakes.gradients import Gradient, of_gradient, of_rounding
 from .tensors import GRADIENTS
 from .vectors import Vectors
@@ -52,6 +52,7 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
     case = right(vectors, kind)
     inputs = inputs_of(vectors, kind)
     known = list(mistakes(case, vectors.data["softmax_factor"], vectors.tensors.get(f"{kind.name}.temperature")))
+    known += of_kinds(kind, vectors.kinds.values())
     off = [c for c in wrong if imitate(case, c.short, inputs) is not None]
     for tensors in (off, off[:1])[: len(off)]:
         scores = []
