@@ -58,7 +58,8 @@ class GoldenVectors:
     tensors: dict[str, Any]
 
     def check(self, mine: dict[str, Any]) -> None:
-        """``mine``: tensors by the names that they have in ``tensors``, any of them.
+        """``mine``: tensors by the names that they have in ``tensors``, any of them; or, for a rotated q or k, the
+        function that rotates it, whose gradient is then compared, too.
 
         ``AssertionError`` says the first value that differs, and which mistake gives such values.
         """
@@ -75,8 +76,8 @@ def phasor_golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Gol
 
     def test_my_rotation(phasor_golden):
         golden = phasor_golden("config.json")
-        q, positions = (golden.tensors[f"attention.{name}"] for name in ("q_in", "positions"))
-        golden.check({"attention.exact.float32.q_out": my_rotation(q, positions)})
+        positions = golden.tensors["attention.positions"]
+        golden.check({"attention.exact.float32.q_out": lambda q: my_rotation(q, positions)})
     """
 
     def vectors(config: Any, **options: Any) -> GoldenVectors:

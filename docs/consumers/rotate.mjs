@@ -1,5 +1,5 @@
 // Rotary encoding in JavaScript, tested against the golden pack:  node rotate.mjs ../golden/phasor_golden.json [MODEL]
-// Replace `tables` and `turn` by code of your own; exit code 0: right, 1: wrong. Public domain (CC0-1.0).
+// Replace `tables`, `turn` and `back` by code of your own; exit code 0: right, 1: wrong. Public domain (CC0-1.0).
 import { readFileSync } from "node:fs";
 
 const [file, only] = process.argv.slice(2);
@@ -22,6 +22,17 @@ function turn(x, { first, second, first_written, second_written }, [cos, sin], [
   return out;
 }
 
+/** The gradient of a head, from that of its result: what `turn` does, transposed. */
+function back(g, { first, second, first_written, second_written }, [cos, sin], [cos2, sin2]) {
+  const out = [...g];
+  first.forEach((channel, i) => {
+    const [a, b] = [g[first_written[i]], g[second_written[i]]];
+    out[channel] = a * cos[i] + b * sin2[i];
+    out[second[i]] = b * cos2[i] - a * sin[i];
+  });
+  return out;
+}
+
 /** The first value that is off, in words; undefined where all are right. */
 function compare(what, rotation, got, expected, tolerance) {
   const at = expected.findIndex((value, i) => !(Math.abs(got[i] - value) <= tolerance * rotation.factor));
@@ -30,7 +41,7 @@ function compare(what, rotation, got, expected, tolerance) {
 
 function check(rotation) {
   const arrays = Object.fromEntries(Object.entries(rotation.arrays).map(([k, name]) => [k, pack.arrays[name]]));
-  const { positions, rates, rates_second = rates, cos, sin, out } = arrays;
+  const { positions, rates, rates_second = rates, cos, sin, out, grad } = arrays;
   const { cos_sin, out: of_out } = pack.tolerance;
   for (let token = 0; token < pack.tokens; token++) {
     const [c, s] = tables(rotation, positions, rates, token);
@@ -38,7 +49,9 @@ function check(rotation) {
     if (fault) return fault;
   }
   const [one, two] = [rates, rates_second].map((r) => tables(rotation, positions, r, pack.turned));
-  return compare("out", rotation, turn(pack.arrays.in.slice(0, rotation.head_dim), arrays, one, two), out, of_out);
+  const head = pack.arrays.in.slice(0, rotation.head_dim);
+  return compare("out", rotation, turn(head, arrays, one, two), out, of_out)
+    ?? compare("grad", rotation, back(head, arrays, one, two), grad, of_out);
 }
 
 const rows = pack.models.filter(([model]) => !only || model === only);

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from phasor.models.configs import ModelRotary, read_config, read_parts
+from phasor.models.configs import ModelRotary, Refused, read_config, read_parts
 
 TINY = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
 
@@ -100,3 +100,10 @@ def test_a_tower_is_told_by_its_key_when_it_has_no_name() -> None:
 def test_a_part_whose_keys_are_not_understood_is_not_read() -> None:
     source = {"model_type": "llava", "text_config": {"model_type": "llama", **TINY, "rope_twist": 3}}
     assert str(read_parts(source)["text_config"]).startswith("not read: text_config.rope_twist is 3, but the code")
+
+
+@pytest.mark.parametrize(("name", "parts"), [("glm46v", "text_config, vision_config"), ("qwen2_audio", "text_config")])
+def test_a_composite_without_its_parts_is_not_said_to_rotate_nothing(name: str, parts: str) -> None:
+    """Its class fills in a text model, of sizes of its own."""
+    with pytest.raises(Refused, match=rf"^{name} rotates in {parts}, and this config holds no part; give the whole"):
+        read_config({"model_type": name})

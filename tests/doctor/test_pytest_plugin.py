@@ -42,6 +42,11 @@ def rotate(golden, first, second):
     out[..., first], out[..., second] = a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
     return {"attention.exact.float32.q_out": out.float()}
 
+def test_a_lost_gradient(phasor_golden):
+    golden = phasor_golden(CONFIG)
+    frozen = lambda x: golden.tensors["attention.exact.float32.q_out"]
+    golden.check({"attention.exact.float32.q_out": frozen})
+
 def test_halves(phasor_golden):
     golden = phasor_golden(CONFIG, positions=[0, 1, 500])
     golden.check(rotate(golden, [0, 1], [2, 3]))
@@ -99,7 +104,8 @@ def test_a_law_that_is_none_is_named(run):
 def test_golden_vectors_pass_what_is_right_and_name_the_mistake(run):
     pytest.importorskip("safetensors")
     outcomes, lines = run(GOLDEN)
-    assert outcomes == dict(passed=1, failed=1)
+    assert outcomes == dict(passed=1, failed=2)
+    lines.fnmatch_lines(["E *nothing of the gradient comes back through the rotation*"])
     lines.fnmatch_lines(["E *pairs are interleaved (2i, 2i + 1) there and must be halves (i, i + 2)*"])
 
 

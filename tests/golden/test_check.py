@@ -24,12 +24,12 @@ def test_commands(phasor, tmp_path):
     assert described["kinds"][0]["positions"] == [0, 1, 2, 3, 100, -5] and described["seed"] == 3
 
     code, said, _ = phasor("check", out, "--against", out / "vectors.safetensors")
-    assert code == 0 and said.startswith("golden vectors: right: 20 tensors compared, 0 not given")
+    assert code == 0 and said.startswith("golden vectors: right: 30 tensors compared, 0 not given")
 
     wrong = tables(torch.tensor([0, 1, 2, 3, 100, -5]) + 1, ladder(500_000.0, 64))[0]
     save_file({"attention.exact.cos": wrong}, tmp_path / "mine.safetensors")
     code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors")
-    assert code == 1 and said.startswith("golden vectors: wrong: 1 tensors compared, 19 not given: positions\n")
+    assert code == 1 and said.startswith("golden vectors: wrong: 1 tensors compared, 29 not given: positions\n")
     assert "exact.cos: positions\n  first at position 0, pair 0: expected 1, got 0.540302306" in said
     assert "\n  positions are too high by 1" in said
     code, said, _ = phasor("check", out, "--against", tmp_path / "mine.safetensors", "--json")

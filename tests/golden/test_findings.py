@@ -21,8 +21,9 @@ def found(folder_of):
 
     def of(config, **tensors):
         report = check(folder_of(config), {f"attention.{n.replace('__', '.')}": t for n, t in tensors.items()})
-        assert len(report.findings) <= 1
-        return report.findings[0] if report.findings else None
+        findings = [f for f in report.findings if f.verdict != "not shown"]  # no gradients are given here
+        assert len(findings) <= 1
+        return findings[0] if findings else None
 
     return of
 
@@ -169,4 +170,6 @@ def test_what_transformers_gives(mode, dtype, folder_of):
     cos, sin = LlamaRotaryEmbedding(transformers.LlamaConfig(**data))(q, v["positions"][None])
     outs = dict(zip(("q_out", "k_out"), apply_rotary_pos_emb(q, k, cos, sin), strict=True))
     report = check(folder_of("llama3"), {f"attention.{mode}.{dtype}.{n}": t for n, t in outs.items()})
-    assert report.verdict == "right" and [f.cause for f in report.findings] == ["angles"] * (mode == "exact"), report
+    assert report.verdict == "right" and [f.cause for f in report.findings] == ["angles"] * (mode == "exact") + [
+        "gradient"
+    ]

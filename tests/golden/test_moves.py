@@ -165,3 +165,17 @@ def test_what_cannot_move(tmp_path):
     with pytest.raises(ValueError, match="moved needs a kind of layer whose keys can move"):
         write(absolute, tmp_path / "b", moved=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_keys_of_one_kind_of_layer_that_move_as_those_of_another(tmp_path):
+    """Gemma 3's sliding layers by the base *and* the factor of the global ones (LMCache 4666)."""
+    from .test_write import THEIRS
+
+    folder = write(THEIRS["gemma3"], tmp_path / "v", moved=True)
+    mover = Mover(folder, "sliding_attention_moved")
+    assert not check(folder, mover.keys()).findings
+    ladder = 1e6 ** (-np.arange(32) / 32) / 8
+    mover.at["exact.inv_freq"] = ladder
+    for given in (mover.keys(), {"sliding_attention.exact.inv_freq": torch.from_numpy(ladder)}):
+        (finding,) = check(folder, given).findings
+        assert finding.cause == "layers" and "those of the layers full_attention" in finding.reason

@@ -118,7 +118,7 @@ def test_the_readmes_example_passes(config, folder_of, tmp_path):
     assert "phasor" not in re.sub("#.*", "", code)
     limited.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     report = check(tmp_path, tmp_path / "mine.safetensors")
-    assert report.verdict == "right" and not report.findings and len(report.compared) == 3
+    assert report.verdict == "right" and not report.findings and len(report.compared) == 4
 
 
 def kinds(model, folder, **options):

@@ -145,6 +145,18 @@ def edited(values: torch.Tensor, start: int, by: int) -> torch.Tensor:
     return torch.cat([values[..., :start], values[..., start:] + by], -1)
 
 
+def zeroed(values: torch.Tensor) -> torch.Tensor:
+    """The height of every patch that of the first."""
+    values = values.clone()
+    values[1, ..., 2:6] = values[1, ..., 2:3]
+    return values
+
+
+WIDE = {**VISION, "kinds": torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1]]), "image_grids": torch.tensor([[1, 4, 6]])}
+BY_ROW = positions.from_kinds(WIDE["kinds"], RULE, image_grids=WIDE["image_grids"]).positions
+BY_COLUMN = BY_ROW[..., [0, 1, 2, 5, 3, 6, 4, 7]]  # two rows of three
+
+
 MISTAKES = {
     "not restarted": (ARANGE, None, {"cu_seqlens": PACKED}, "not restarted", 0, 3),
     "not restarted, by the numbers in the mask": (
@@ -200,6 +212,8 @@ MISTAKES = {
     "a mask that was not padded": (ARANGE, LEFT[:1, :6], {}, "mask of another length", 0, 6),
     "images numbered as text": (positions.text(ARANGE[None]), None, VISION, "images numbered as text", 0, 3),
     "height and width swapped": (SEEN[[0, 2, 1]], None, VISION, "planes in another order", 0, 3),
+    "height of an image zeroed": (zeroed(SEEN), None, VISION, "a plane stands still", 0, 4),  # vllm 29425
+    "patches column by column": (BY_COLUMN, None, WIDE, "patches in another order", 0, 3),  # pytorch-image-models 2541
     "text that counts the patches of an image": (edited(SEEN, 6, 2), None, VISION, "jump", 0, 6),
     "a gap": (edited(ARANGE, 4, 3), None, {}, "jump", 0, 4),
     "a gap on three axes that agree": (

@@ -173,6 +173,11 @@ class ConfigTree:
         row = self.rows.get(name)
         return isinstance(row, Row) and not isinstance(row, CompositeModel) and not self._is_text(name)
 
+    def rotates(self, name: str) -> bool:
+        """Whether the row of that name is of a family that rotates."""
+        row = self.rows.get(name)
+        return isinstance(row, Row) and row.readable
+
     def is_readable(self, path: str) -> bool:
         """Whether the part is of a family that rotates."""
         try:
@@ -283,6 +288,9 @@ def _read_part(tree: ConfigTree, path: str) -> ModelRotary:
     ropes = (data.get("rope_parameters"), data.get("rope_scaling"))
     if any(isinstance(rope, dict) and "rope_theta" in rope for rope in ropes):
         defaults.pop("rope_theta", None)
+    if isinstance(row, CompositeModel) and (inside := [k for k, p in row.parts.items() if tree.rotates(p.row)]):
+        says = f"{name} rotates in {', '.join(inside)}, and this config holds no part"
+        raise Refused(f"{says}; give the whole config, as transformers saves it", Reason.VALUE, *inside)
     if isinstance(row, Row):
         model, keys = row.read(name, {**defaults, **data}, prefix)
     elif (observed := read_by_observing(name, data, path)) is not None:

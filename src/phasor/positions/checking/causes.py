@@ -86,6 +86,12 @@ def _of_document(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, he
         for order in permutations(range(o.shape[0])):
             if bool((o[list(order)] == e).all()):
                 return "planes in another order", "", f"position_ids[{list(order)}]: time, height, width"
+        if (plane := _still(o, e)) is not None:
+            why = f"plane {plane} is the same at all patches of an image"
+            return "a plane stands still", why, "positions.from_kinds"
+        if sorted(o.T.tolist()) == sorted(e.T.tolist()):
+            why = "they are those of the same tokens in another order (patches column by column?)"
+            return "patches in another order", why, "positions.from_kinds"
     if bool((o == e.clamp(max=float(o.max()))).all()):
         return "clamped", f"they stop at {_plain(o.max())}", "do not clamp positions; a rotation has no last one"
     for dtype in (torch.bfloat16, torch.float16):
@@ -94,6 +100,17 @@ def _of_document(batch: PositionBatch, got: Tensor, wanted: Tensor, row: int, he
     if o.shape[1] > 2 and bool((o == o[0, 1] * e).all()):
         return "stretched", f"they go up by {_plain(o[0, 1])}", "count tokens once"
     return _from_token(batch, o, apart, row, here, i, first)
+
+
+def _still(o: Tensor, e: Tensor) -> int | None:
+    """The one plane that is wrong, if it does not count where it is."""
+    wrong = o != e
+    planes = wrong.any(1).nonzero()[:, 0].tolist()
+    if len(planes) != 1:
+        return None
+    at = wrong[planes[0]].nonzero()[:, 0]
+    steps = o[planes[0], at].diff()[at.diff() == 1]
+    return planes[0] if len(steps) and not bool(steps.any()) else None
 
 
 def _wrapped(o: Tensor, e: Tensor) -> Mistake | None:

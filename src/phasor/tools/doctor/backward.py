@@ -14,10 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from ...eye.call import ERRORS, left_alone
 from ...eye.linear import replay
-from ...eye.operator import Operator
+from ...eye.operator import Operator, axes_of
 from ...eye.tape import Tape
 from ...support.errors import first_line
 from ...support.findings import Difference, span
+from ..golden.mistakes.gradients import DETACHED, Gradient, of_gradient, of_rounding
 from .measurement import Trial
 from .observation import Observation
 from .report import Check
@@ -27,13 +28,12 @@ from .ways import Piece
 WHAT = "gradient of q and k"
 WITH = "with gradients = without"
 WITHIN, WITHIN_HALF = 1e-3, 3e-2  # of the largest value
-COARSE = 0.1  # what rounding to half precision leaves
 SAME_LENGTH = 1e-2
 WAY = "give the rotation a backward that turns by minus the position, times the same factor; autograd's own does"
 
 
 class _Live(TorchFunctionMode):
-    """Every tensor with a gradient that code in Python has in hand, by its number of elements."""
+    """Every tensor of real numbers that code in Python has in hand, by its number of elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Live(TorchFunctionMode):
 
     def _note(self, values: Any) -> None:
         for value in values if isinstance(values, list | tuple) else (values,):
-            if type(value) is Tensor and value.requires_grad and id(value) not in self._known:
+            if type(value) is Tensor and value.is_floating_point() and id(value) not in self._known:
                 self._known.add(id(value))
                 self.by_size.setdefault(value.numel(), []).append(value)
 
@@ -134,12 +134,13 @@ def _recorded(subject: Running, piece: Piece) -> tuple[_Live, Tensor]:
 
 def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
     """``axis``: that of the channels. Those that pass are left out: latent keys reach them on other ways, too."""
-    sources = [live.like(tape.values[i]) for i in operator.sources]
-    targets = [t for t in live.like(tape.values[operator.target]) if t.grad_fn is not None]
+    sources = [[t for t in live.like(tape.values[i]) if t.requires_grad] for i in operator.sources]
     if not all(sources):
         return _Found(unseen="what it turns is not seen in a call with gradients")
-    if not targets:
+    if not (seen := live.like(tape.values[operator.target])):
         return _Found(unseen="its result is not seen in a call with gradients")
+    if not (targets := [t for t in seen if t.grad_fn is not None]):
+        return _Found(*DETACHED)
     made = torch.Generator().manual_seed(0)
     seed = torch.randn(tape.values[operator.target].shape, dtype=torch.float64, generator=made)
     seed.movedim(axis, -1)[..., [c for c in range(operator.channels) if not any(c in p for p in operator.pairs)]] = 0
@@ -156,8 +157,9 @@ def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
         torch.zeros_like(m) if g is None else g.detach().cpu().double().reshape(m.shape)
         for m, g in zip(must, by_source, strict=True)
     ]
+    twice = _twice(operator, seed, axis)
     half = tape.values[operator.target].dtype in (torch.bfloat16, torch.float16)
-    return _judged(torch.cat([g.flatten() for g in got]), torch.cat([m.flatten() for m in must]), half)
+    return _judged(_flat(got), _flat(must), None if twice is None else _flat(_must(tape, operator, twice)), half)
 
 
 def _must(tape: Tape, operator: Operator, seed: Tensor) -> list[Tensor]:
@@ -168,24 +170,36 @@ def _must(tape: Tape, operator: Operator, seed: Tensor) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for x, g in zip(xs, found, strict=True)]
 
 
-def _judged(got: Tensor, must: Tensor, half: bool) -> _Found:
+def _twice(operator: Operator, seed: Tensor, axis: int) -> Tensor | None:
+    """The seed turned forwards by twice the angles, so that its gradient is what turns forwards by them; None where
+    heads and tokens lie otherwise than the operator's."""
+    tokens = operator.cos.shape[-1]
+    if tokens not in seed.shape:
+        return None
+    axes = axes_of(seed, tokens, axis == -2)
+    at, turn = axes.arranged(seed).clone(), torch.complex(operator.cos, operator.sin).transpose(1, 2)
+    if at.shape[:2] != turn.shape[:2]:
+        return None
+    first, second = ([pair[i] for pair in operator.pairs] for i in (0, 1))
+    both = torch.complex(at[..., first], at[..., second]) * (turn / turn.abs()).square()
+    at[..., first], at[..., second] = both.real, both.imag
+    turned = torch.empty_like(seed).flatten()
+    turned[axes.arranged(torch.arange(seed.numel()).reshape(seed.shape)).flatten()] = at.flatten()
+    return turned.reshape(seed.shape)
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([t.flatten() for t in tensors])
+
+
+def _judged(got: Tensor, must: Tensor, forwards: Tensor | None, half: bool) -> _Found:
     size = float(must.abs().max())
     apart = (got - must).abs()
     if float(apart.max()) <= (WITHIN_HALF if half else WITHIN) * size:
         return _Found()
-    if not bool(got.any()):
-        return _Found("no gradient", "nothing of the gradient comes back through the rotation")
-    if not bool(got.isfinite().all()):
-        return _Found("gradient is not finite", "some of its gradients are no numbers")
-    if float(apart.max()) <= COARSE * size:
-        return _Found("gradient in half precision", "the gradient is right to half precision only")
-    times = float((got * must).sum() / (must * must).sum())
-    if abs(times) > 1e-6 and float((got - times * must).abs().max()) <= 2 * WITHIN_HALF * abs(times) * size:
-        return _Found("factor of the gradient", f"the gradient is {times:.6g} times as long as it must be")
-    right = apart <= WITHIN_HALF * size
-    if bool((got[~right] == 0).all()):
-        return _Found("half of the gradient", "some of the gradient is lost, and the rest is right")
+    gradient = Gradient(got, must, forwards, WITHIN_HALF * size)
+    if (known := of_gradient(gradient) or of_rounding(gradient)) is not None:
+        return _Found(*known)
     if abs(float(got.norm() / must.norm()) - 1) < SAME_LENGTH:
-        says = "the gradient is turned otherwise than by minus the position: by the forward's own sign, perhaps"
-        return _Found("sign of the gradient", says)
+        return _Found("angles of the gradient", "the gradient is turned, but not by minus the position")
     return _Found("gradient", "the gradient is not that of the rotation")

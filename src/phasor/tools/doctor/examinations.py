@@ -128,6 +128,12 @@ def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Che
     yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
 
 
+def contradicts_itself(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """Of a config that says two things: its class runs by one of them, and nothing shows that it is the right one."""
+    if says := observed.contradiction:
+        yield Check(what="config", against="spec", verdict="not shown", reason=says, needed=True)
+
+
 EXAMINATIONS: tuple[Examination, ...] = (
     check_tables,  # what each module forms or keeps, at positions of the doctor's choice
     check_ways,  # what each attention is seen to do to its q and k, in every way of calling
@@ -139,7 +145,7 @@ EXAMINATIONS: tuple[Examination, ...] = (
 )
 BY_EYE: tuple[Examination, ...] = (check_operators,)
 UNREAD: tuple[Examination, ...] = (
-    *BY_EYE, check_ways, check_backward, check_laws, check_compiled, check_encoder,
+    contradicts_itself, *BY_EYE, check_ways, check_backward, check_laws, check_compiled, check_encoder,
 )  # fmt: skip
 ON_META: tuple[Examination, ...] = (check_tables, nothing_runs)
 WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from ... import eye
 from ...eye.turning import Learned
+from ...models.configs import read_config
+from ...models.reading.refusal import Reason, Refused
 from ...rotary.model_rotary import ModelRotary
 from ...support.preserve_state import undisturbed
 from ..patch.reading import ModelReading, specs_of
@@ -48,6 +50,17 @@ class Observation:
     def unread(self) -> bool:
         parts = [part for part in self.reading.parts.values() if isinstance(part, str)]
         return not self.rotary and (not self.sites or any(part.startswith("not read") for part in parts))
+
+    @property
+    def contradiction(self) -> str:
+        """Why its config is refused, where two keys of it contradict each other."""
+        try:
+            read_config(self.model.config)
+        except Refused as refused:
+            return str(refused) if refused.reason is Reason.CONTRADICTION else ""
+        except ValueError:
+            return ""
+        return ""
 
     @cached_property
     def watched(self) -> Watched | str:

@@ -120,13 +120,17 @@ def ways(tokens: Callable[[int, int], Tensor], declared: int | None, original: i
     found = [_plain(tokens, most), _in_pieces(tokens, most)]
     found += [_padded(tokens, some, left) for left in (True, False)]
     long = _long(tokens, declared, original)
+    before = long[-1].pieces[:1]
+    if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
+        long += [_far(tokens, original), _far(tokens, original + 1)]
+        before = _far(tokens, max(original, declared or 0) + 8).pieces
     if counts:
         found += [_rows(tokens, most), _generating(tokens, most)]
     ids = tokens(1, most)
     found.append(Way(AUTOCAST, (Piece(ids, _count(ids)),), autocast=True))
     found += long  # and last what a state shows that outlasts them
     ids = tokens(1, some)
-    found.append(Way(LATER, (Piece(ids, _count(ids)),), before=long[-1].pieces[:1]))
+    found.append(Way(LATER, (Piece(ids, _count(ids)),), before=before))
     return found
 
 
@@ -190,6 +194,12 @@ def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: 
         found.append(Way(f"in a call of {length} tokens", (Piece(ids, _count(ids)),)))
     found[-1] = _through(tokens(1, length + 6), [length, 1, 4, 1], f"in a call of {length} tokens, and on")
     return found
+
+
+def _far(tokens: Callable[[int, int], Tensor], length: int) -> Way:
+    """A few tokens that stand at the end of so many."""
+    ids = tokens(1, 8)
+    return Way(f"at the end of {length} positions", (Piece(ids, _count(ids, length - 8), given=True),))
 
 
 def _through(ids: Tensor, lengths: list[int], name: str) -> Way:

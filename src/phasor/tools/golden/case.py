@@ -184,12 +184,22 @@ def _frequencies(case: RotationCase) -> Tensor:
 
 
 def _result(case: RotationCase, target: str, inputs: dict[str, Tensor]) -> Tensor:
+    if target.endswith("_grad"):
+        return _rounded(_gradient(case, target.removesuffix("_grad"), inputs[target]), "results", case)
     x = inputs[target].double()
     if case.rotated:
         x = _rotated(case, target, x)
     if case.moved:
         x = x[..., _moved(case)]
     return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
+
+
+def _gradient(case: RotationCase, target: str, given: Tensor) -> Tensor:
+    """Of the result at ``given``: the same whatever was rotated, for the result is linear in it."""
+    x = torch.zeros_like(given, dtype=torch.float64, requires_grad=True)
+    with torch.enable_grad():
+        (found,) = torch.autograd.grad(_result(case, target, {target: x}), x, given.double())
+    return found
 
 
 def _moved(case: RotationCase) -> list[int]:

@@ -1,23 +1,30 @@
 """Another implementation against the golden vectors: equal, or the first difference and its likely cause."""
 
 import os
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from torch import Tensor
 
 from .comparison import Comparison, compare, first_difference, in_other_angles
-from .diagnose import diagnose
+from .diagnose import diagnose, diagnose_backward
+from .functions import run
 from .layer_kinds import Kind
 from .report import GoldenReport, TensorFinding
-from .vectors import Vectors, read_other, read_vectors
+from .tensors import GRADIENT, GRADIENTS
+from .vectors import AGAIN, Vectors, read_other, read_vectors
 
 FEW = 0.01  # of all values: more of them are a mistake that is not known
 
 
-def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[str, Tensor]) -> GoldenReport:
+def check(
+    vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[str, Tensor | Callable[[Tensor], Any]]
+) -> GoldenReport:
     """Compare another implementation with golden vectors.
 
     ``vectors`` is the folder that `phasor.golden.write` wrote; ``other`` a safetensors file, a folder of them, or the
-    tensors themselves, by the names of the vectors, any subset of them, in any floating-point dtype. Raises
+    tensors themselves, by the names of the vectors, any subset of them, in any floating-point dtype. In place of a
+    rotated q or k there may be the function that rotates it: its gradient is then compared, too. Raises
     ``ValueError`` for files that cannot be read or were changed, for a name that the vectors do not have, and for
     another shape.
 
@@ -32,9 +39,30 @@ def check(vectors: str | os.PathLike[str], other: str | os.PathLike[str] | dict[
     ('wrong', 'the base is 100, and must be 10000')
     """
     golden = read_vectors(vectors)
-    tensors = read_other(other, golden)
+    given, why_not = run(golden, other) if isinstance(other, dict) else (other, {})
+    tensors = read_other(given, golden)
     findings = [finding for kind in golden.kinds.values() for finding in findings_of(golden, kind, tensors)]
+    findings += [one for kind in golden.kinds.values() for one in _without_gradient(golden, kind, tensors, why_not)]
     return GoldenReport("golden vectors", tuple(findings), tuple(tensors), len(golden.tensors) - len(tensors))
+
+
+def _without_gradient(
+    golden: Vectors, kind: Kind, other: dict[str, Tensor], why_not: dict[str, str]
+) -> Iterator[TensorFinding]:
+    """What is not shown where rotated q or k are given, and no gradient of theirs. Keys that move need none."""
+    rotated = [f"{label}.{t}" for label in {n.rpartition(".")[0] for n in other} for t in GRADIENTS]
+    rotated = [name for name in rotated if f"{name}_out" in other and golden.kind_of(f"{name}_out") == kind]
+    missing = sorted(name for name in rotated if f"{name}{GRADIENT}" not in other)
+    if not missing or kind.moved:
+        return
+    reason = "save what your backward makes of q_grad_in and k_grad_in, too, or give phasor.golden.check the function"
+    if f"{missing[0]}{GRADIENT}" not in golden.tensors:
+        reason = f"these vectors were written before they had gradients; {AGAIN}"
+    reasons = list(dict.fromkeys(why_not.get(f"{name}_out", reason) for name in missing))
+    what = ", ".join(golden.short(f"{name}_out").replace("_out", GRADIENT) for name in missing)
+    yield TensorFinding(
+        where=kind.name, layers=kind.layers, what=what, verdict="not shown", cause="gradient", reason="; ".join(reasons)
+    )
 
 
 def findings_of(golden: Vectors, kind: Kind, other: dict[str, Tensor]) -> list[TensorFinding]:
@@ -55,7 +83,7 @@ def findings_of(golden: Vectors, kind: Kind, other: dict[str, Tensor]) -> list[T
     ]
     wrong = [c for c in tensors if not c.right]
     fine = tuple(c.short for c in tensors if c.right and c.short not in noted)
-    return [_difference(golden, kind, wrong, fine), *notes] if wrong else notes
+    return [*_differences(golden, kind, wrong, fine), *notes] if wrong else notes
 
 
 def _angles_text(kind: Kind, short: str) -> str:
@@ -65,9 +93,19 @@ def _angles_text(kind: Kind, short: str) -> str:
     return f"these are exact angles, and not {own} as the model's own code forms them"
 
 
+def _differences(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tuple[str, ...]) -> list[TensorFinding]:
+    """One finding; or one of the results and one of the gradients, where no one cause explains both."""
+    backward, forward = [c for c in wrong if c.backward], [c for c in wrong if not c.backward]
+    together = _difference(golden, kind, wrong, fine)
+    if not forward or not {c.short for c in backward} & {*together.unexplained, together.what}:
+        return [together]
+    return [_difference(golden, kind, part, fine) for part in (forward, backward)]
+
+
 def _difference(golden: Vectors, kind: Kind, wrong: list[Comparison], fine: tuple[str, ...]) -> TensorFinding:
     swapped, off = [c for c in wrong if c.swapped], [c for c in wrong if c.wrong.any()]
-    known = diagnose(golden, kind, off) if off and not _one_of_many(off) else None
+    judge = diagnose_backward if all(c.backward for c in off) else diagnose
+    known = judge(golden, kind, off) if off and not _one_of_many(off) else None
     explained = known.tensors if known else []
     causes = [(known.word, known.text)] if known else []
     if swapped:

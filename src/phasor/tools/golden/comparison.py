@@ -14,7 +14,7 @@ from torch import Tensor
 from ...support.findings import Difference
 from .case import right, spread
 from .layer_kinds import Kind
-from .tensors import PER_RADIAN, WIDEST
+from .tensors import GRADIENT, PER_RADIAN, WIDEST
 from .vectors import Tolerance, Vectors
 
 HALF_STEP = 2.0**-8  # of bfloat16 values up to 1: half of it is a rounding
@@ -48,6 +48,11 @@ class Comparison:
         t = self.tolerance
         allowed = t.absolute + t.relative * self.expected.abs() + t.per_radian * self.angles
         return ~((self.got - self.expected).abs() <= allowed)  # not >, which is false for nan
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is a gradient."""
+        return self.short.endswith(GRADIENT)
 
     @property
     def right(self) -> bool:

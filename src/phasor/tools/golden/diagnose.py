@@ -9,7 +9,9 @@ from torch import Tensor
 from .case import Mistake, RotationCase, imitate, right, spread
 from .comparison import TELLING, Comparison
 from .layer_kinds import Kind
-from .mistakes import fits, mistakes
+from .mistakes import fits, mistakes, of_kinds
+from .mistakes.gradients import Gradient, of_gradient, of_rounding
+from .tensors import GRADIENTS
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
@@ -48,9 +50,9 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
     if kind.spec is None:
         return None
     case = right(vectors, kind)
-    targets = ("k",) if kind.moved else vectors.data["targets"]
-    inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in targets}
+    inputs = inputs_of(vectors, kind)
     known = list(mistakes(case, vectors.data["softmax_factor"], vectors.tensors.get(f"{kind.name}.temperature")))
+    known += of_kinds(kind, vectors.kinds.values())
     off = [c for c in wrong if imitate(case, c.short, inputs) is not None]
     for tensors in (off, off[:1])[: len(off)]:
         scores = []
@@ -62,6 +64,33 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
         if scores:
             return _told(scores, tensors)
     return None
+
+
+def diagnose_backward(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
+    """As `diagnose`, of gradients alone: first what is wrong with a backward, then what a wrong rotation would give."""
+    if kind.spec is None:
+        return None
+    case, inputs = right(vectors, kind), inputs_of(vectors, kind)
+    turned = case.replace(spec=case.spec.replace(reverse=not case.spec.reverse))
+    gradients = []
+    for c in wrong:
+        forwards, allowed, at = imitate(turned, c.short, inputs), c.allowed(c.expected, c.angles), c.telling
+        assert forwards is not None
+        gradients.append(Gradient(c.got[at], c.expected[at], forwards[at], allowed[at]))
+    found = [of_gradient(one) for one in gradients]
+    if found[0] is None:
+        if (known := diagnose(vectors, kind, wrong)) is not None:
+            return known
+        found = [of_rounding(one) for one in gradients]
+    if (first := found[0]) is None:
+        return None
+    return Cause(*first, [c for c, one in zip(wrong, found, strict=True) if one is not None and one[0] == first[0]])
+
+
+def inputs_of(vectors: Vectors, kind: Kind) -> dict[str, Tensor]:
+    """What is rotated, and what comes into the backward, by target."""
+    names = {t: f"{kind.name}.{t}_in" for t in ("q", "k", "v", "output", *GRADIENTS.values())}
+    return {t: vectors.tensors[name] for t, name in names.items() if name in vectors.tensors}
 
 
 def _told(scores: list[Score], tensors: list[Comparison]) -> Cause:

@@ -17,7 +17,7 @@ from ...support.whole_files import check_folder_target, whole_folder, write_toge
 from .layer_kinds import Kind, kinds_of, positions_of
 from .moves import moved_tensors, moving_kinds
 from .readme import readme
-from .tensors import Golden, channels, tensors_of
+from .tensors import GRADIENTS, Golden, channels, tensors_of
 from .vectors import DESCRIPTION, FORMAT, VECTORS, as_bytes, sealed
 
 LICENCE = "Apache-2.0"
@@ -37,7 +37,8 @@ def write(
 
     ``config_or_model`` is what `phasor.read_config` takes, or its result; a torch model, which is observed where its
     config is not read, or an `Observation`; ``part`` as there. For every kind of layer: frequencies, cos and sin,
-    inputs and results, in float32 and bfloat16, exact and as the model's own code computes.
+    inputs and results, and the gradients that q and k get, in float32 and bfloat16, exact and as the model's own code
+    computes.
     ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond);
     ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
     ``seed`` of the made-up inputs. The same arguments give the same bytes. The folder appears whole or not at all;
@@ -59,7 +60,8 @@ def write(
     kinds = kinds_of(model)
     goldens: dict[str, Golden] = {}
     for kind in kinds:
-        tensors = tensors_of(kind, positions_of(kind, model, positions), model.targets, seed)
+        targets = (*model.targets, *(GRADIENTS[t] for t in model.targets if t in GRADIENTS))
+        tensors = tensors_of(kind, positions_of(kind, model, positions), targets, seed)
         goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}
     for kind in moving_kinds(kinds) if moved else ():
         kinds.append(kind)

@@ -26,11 +26,11 @@ from .pack_formats import FORMATS, NAME
 from .tensors import PER_RADIAN, TABLE, WIDEST, channels, noise
 
 FORMAT = "phasor golden pack 1"
-VERSION = 1  # of the pack of all model types: one more whenever a number in it changes
+VERSION = 2  # of the pack of all model types: one more whenever a number in it changes
 LICENCE = "CC0-1.0"
 INTEGERS = (100, 1_000_003)
 REALS = (0.625, -100.25)  # exact in float32
-TURNED = 0  # the token whose whole head is in the pack, before and after
+TURNED = 0  # the token whose whole head is in the pack, before and after, and its gradient
 HEAD = "in"  # the head before, of the widest model; narrower ones are its first channels
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -65,9 +65,9 @@ def write_pack(
     ``models``: name -> a `ModelRotary`, an `Observation` or a torch model, or a config as `phasor.read_config` takes
     it, of which all parts are read.
     Every distinct rotation is in the pack once: its rates in radians per position, cos and sin at two positions (100
-    and 1,000,003), and at the first of them a head before and after. The values are those of the mathematics, in
-    float64; cos, sin and heads are then rounded once to float32. Temperatures of queries are not in it, and trained
-    log-scales count as zero.
+    and 1,000,003), and at the first of them a head before and after, and its gradient. The values are those of the
+    mathematics, in float64; cos, sin and heads are then rounded once to float32. Temperatures of queries are not in it,
+    and trained log-scales count as zero.
     The files ``phasor_golden.safetensors`` and ``.json`` hold the same and carry one SHA-256.
     The same models give the same bytes. The folder appears whole or not at all; an older pack in it is replaced.
 
@@ -163,7 +163,8 @@ def _rotation(kind: Kind, kept: _Kept) -> dict[str, Any]:
     untrained = torch.zeros(spec.pairs) if spec.learned else None
     at = positions if spec.axes.count > 1 else positions[0]
     rotation = Rotation.at(spec, at, dtype=torch.float64, seq_len=kind.seq_len, log_scale=untrained)
-    turned = apply_rotary(_head(spec.head_dim).double()[None, None, None], rotation.slice(TURNED, TURNED + 1))
+    head, one = _head(spec.head_dim).double()[None, None, None], rotation.slice(TURNED, TURNED + 1)
+    outs = {"out": apply_rotary(head, one), "grad": apply_rotary(head, one.transpose())}
     values: dict[str, Tensor] = {"cos": rotation.cos, "sin": rotation.sin}
     if rotation.second is not None:
         values |= {"cos_second": rotation.second[0], "sin_second": rotation.second[1]}
@@ -173,7 +174,7 @@ def _rotation(kind: Kind, kept: _Kept) -> dict[str, Any]:
         **({} if spec.second is None else {"rates_second": _rates(_second(spec), kind.seq_len)}),
         **{name: value.numpy().astype(np.float32) for name, value in values.items()},
         **{name: np.array(index, dtype=np.int32) for name, index in channels(spec).items()},
-        "out": turned.flatten().numpy().astype(np.float32),
+        **{name: value.flatten().numpy().astype(np.float32) for name, value in outs.items()},
     }
     return {
         "describe": spec.describe() + (f", sequences of {kind.seq_len} tokens" if kind.seq_len else ""),

@@ -16,7 +16,12 @@ a, b, out = q[..., first], q[..., second], q.copy()
 out[..., kind["channels"]["first_written"]] = a * cos - b * sin
 out[..., kind["channels"]["second_written"]] = a * sin + b * cos
 
-mine = {"exact.cos": cos, "exact.sin": sin, "exact.float32.q_out": out.astype("float32")}
+grad = vectors[f"{kind['name']}.q_grad_in"]                  # of out; that of q is turned back, times the same factor
+a, b, back = grad[..., kind["channels"]["first_written"]], grad[..., kind["channels"]["second_written"]], grad.copy()
+back[..., first], back[..., second] = a * cos + b * sin, b * cos - a * sin
+
+mine = {"exact.cos": cos, "exact.sin": sin}
+mine |= {"exact.float32.q_out": out.astype("float32"), "exact.float32.q_grad_out": back.astype("float32")}
 safetensors.numpy.save_file({f"{kind['name']}.{name}": x for name, x in mine.items()}, "mine.safetensors")
 """
 
@@ -49,6 +54,8 @@ A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`.
 | `KIND.MODE.inv_freq` | radians per position, `[P]` |
 | `KIND.exact.cos`, `KIND.model.DTYPE.cos` | cos (and sin) of each pair, `[S, P]` |
 | `KIND.MODE.DTYPE.q_out` | the rotated input (and `k_out`{more}) |
+| `KIND.q_grad_in`, `KIND.k_grad_in` | made-up gradients of `q_out` and `k_out` |
+| `KIND.MODE.DTYPE.q_grad_out` | the gradient of `q_in` that follows (and `k_grad_out`): turned back, times the factor |
 {moved}| `KIND.temperature` | where a model has one: the factor on the queries, `[S]` or `[heads, S]`, not in `q_out` |
 
 MODE is `exact` (the mathematics: float64, rounded once) or `model` (bit for bit what the model's own code computes in
@@ -65,7 +72,8 @@ The scores of this model are multiplied by `softmax_factor` = {softmax} besides 
 2. Save them under the same names in one safetensors file; leave out what you do not have.
 3. `phasor check THIS_FOLDER --against mine.safetensors`
 
-It names the first difference and its likely cause, and exits with 0 (equal), 1 (different) or 2 (bad input). Without
+It names the first difference and its likely cause (code without a backward leaves out `q_grad_out`: the gradients are
+then not shown), and exits with 0 (equal), 1 (different) or 2 (bad input). Without
 phasor, compare yourself with the tolerance of each tensor:
 
     |got - expected| <= absolute + relative * |expected| + per_radian * |angle|

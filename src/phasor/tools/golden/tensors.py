@@ -16,10 +16,16 @@ from .layer_kinds import Kind
 from .vectors import Tolerance
 
 HEADS = {"q": 2, "k": 1, "v": 1, "output": 1}
+GRADIENTS = {"q": "q_grad", "k": "k_grad"}  # as targets: a backward takes ``q_grad_in`` and gives ``q_grad_out``
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+GRADIENT = "_grad_out"  # how the name of what a backward gives ends
 TABLE = 1e-6  # cos and sin in float32, formed with care: an eighth of this is the rounding alone
 PER_RADIAN = 2.0**-21  # float32 angles: four rounding steps, in the frequency and in the product
 WIDEST = 4.0  # no output is farther off than its table times this: two inputs below 2, cos and sin both off
+_WORDS = {  # of what turns back, before and after
+    "output": ("the output of attention", "the output of attention rotated back"),
+    **{grad: (f"the gradient that comes in, of rotated {t}", f"the gradient of {t}") for t, grad in GRADIENTS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,10 @@ def _rotary(
     log_scale = log_scale_of(exact, seed)
     if log_scale is not None:
         tensors["log_scale"] = Golden(log_scale, "[P], the trained log-scale: frequency * exp(log_scale)")
-    inputs = {t: noise(seed, t, 1, HEADS[t], positions.shape[-1], exact.head_dim) for t in targets} | heads
+    shapes = {t: (1, HEADS[t.removesuffix("_grad")], positions.shape[-1], exact.head_dim) for t in targets}
+    inputs = {t: noise(seed, t, *shape) for t, shape in shapes.items()} | heads
     for t, x in inputs.items():
-        what = "the output of attention" if t == "output" else f"{t} before the rotation"
+        what = _WORDS[t][0] if t in _WORDS else f"{t} before the rotation"
         tensors[f"{t}_in"] = Golden(x, f"{what}, [1, heads, S, D]; exact in bfloat16 too")
     arguments: dict[str, Any] = {"seq_len": kind.seq_len, "log_scale": log_scale}
     words = "radians per position of each pair, [P], after scaling, without a log-scale and a position scale"
@@ -119,10 +126,10 @@ def _outputs(
 ) -> dict[str, Golden]:
     tensors = {}
     for t, x in inputs.items():
-        rotated = apply_rotary(x, rotation.transpose() if t == "output" else rotation)
+        rotated = apply_rotary(x, rotation.transpose() if t in _WORDS else rotation)
         if mode == "exact":
             rotated = rotated.to(dtype)
-        what = "the output of attention rotated back" if t == "output" else f"{t} after the rotation"
+        what = _WORDS[t][1] if t in _WORDS else f"{t} after the rotation"
         how = "computed in float64 and rounded" if mode == "exact" else "bit for bit as the model's own code computes"
         tensors[f"{mode}.{name}.{t}_out"] = Golden(rotated, f"{what}, for {name} inputs, {how}", tolerance, mode)
     return tensors

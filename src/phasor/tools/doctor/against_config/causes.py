@@ -24,6 +24,7 @@ WORDS = {
     "trailing": "side of the head",
     "axes": "sections",
     "heads": "heads",
+    "layers": "layer types swapped",
     "positions": "positions",
     "seq_len": "length of the frequencies",
     "low_precision": "half precision",

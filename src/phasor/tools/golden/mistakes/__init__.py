@@ -7,13 +7,14 @@ from torch import Tensor
 from ..case import Mistake, RotationCase, with_fields
 from .channels import of_axes, of_heads, of_layout, of_width
 from .factors import of_magnitude, of_precision, of_scaling
+from .kinds import of_kinds
 from .moves import of_moves
 from .numbers import fits
 from .pairs import of_pairs
 from .positions import of_positions
 from .ramps import of_ramps
 
-__all__ = ["fits", "mistakes"]
+__all__ = ["fits", "mistakes", "of_kinds"]
 
 
 def mistakes(case: RotationCase, softmax_factor: float, temperature: Tensor | None) -> Iterator[Mistake]:

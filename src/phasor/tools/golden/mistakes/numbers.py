@@ -203,8 +203,10 @@ def _read_angles(case: RotationCase, by_name: dict[str, Tensor], inputs: dict[st
     for name, y in by_name.items():
         if name.endswith("_out"):
             target, spec = name.removesuffix("_out"), case.spec
-            back = -sign if target == "output" else sign
-            a, b = spec.layout.split(inputs[target].double()[0, 0])
-            c, d = spec.layout.written().split(y[0, 0])
+            layout, back = spec.layout, sign
+            if target == "output" or target.endswith("_grad"):
+                layout, back = layout.transposed(), -sign
+            a, b = layout.split(inputs[target].double()[0, 0])
+            c, d = layout.written().split(y[0, 0])
             return torch.atan2(back * (a * d - b * c), a * c + b * d).unsqueeze(0)
     return None

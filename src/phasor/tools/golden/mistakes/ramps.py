@@ -11,7 +11,7 @@ from torch import Tensor
 from ....rotary.scaling import Llama3, YaRN
 from ..case import Mistake, RotationCase, with_fields
 
-_NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a bound must be
+_NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a bound, or a length, must be
 _LENGTHS = tuple(2**n for n in range(10, 21))
 
 
@@ -28,7 +28,7 @@ def of_ramps(case: RotationCase) -> Iterator[Mistake]:
     yield _mistake(f"the {scaling.name} blend is reversed: slow pairs are kept and fast ones divided, or so between "
                    "the bounds", blend(case, parameters, reverse=True))  # fmt: skip
     length = parameters["original_max_position"]
-    lengths = (*_LENGTHS, length * scaling.factor, length / scaling.factor)
+    lengths = (*_LENGTHS, length * scaling.factor, length / scaling.factor, *(length * n for n in _NEAR))
     others = {low: [parameters[low] * n for n in _NEAR], high: [parameters[high] * n for n in _NEAR]}
     for name, values in {**others, "original_max_position": lengths}.items():
         for value in dict.fromkeys(values):
