@@ -9,6 +9,7 @@ from torch import nn
 from ..rotary.model_rotary import ModelRotary
 from ..support.findings import span
 from .call import Call
+from .instead import Instead
 from .sites import Site
 
 
@@ -33,7 +34,8 @@ class Observation:
     - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest,
       and none that stands inside another attention (an indexer) where there is another.
     - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
-    - ``nothing_turns``: whether attentions were seen, and none of them rotates.
+    - ``nothing_turns``: whether attentions were seen, and none of them rotates; ``instead``: what was seen in its place,
+      `LogitBias` and `Added` with their values.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
 
@@ -50,6 +52,7 @@ class Observation:
     missing: tuple[str, ...] = ()
     nothing_turns: bool = False
     call: Call | None = field(default=None, repr=False)
+    instead: Instead = field(default_factory=Instead, repr=False)
 
     @property
     def rotary(self) -> ModelRotary | None:
