@@ -74,9 +74,7 @@ def added_before(tape: Tape, attention: Attention) -> Iterator[Added]:
 def _by_token(tape: Tape, operation: Operation, number: int) -> bool:
     """Whether a value ``[tokens, channels]`` has a row for each token that it is added to."""
     value, out = tape.values[number], tape.values[operation.outputs[0] or 0]
-    return (
-        value.is_floating_point() and value.ndim > 1 and value.shape[-2:] == out.shape[-2:] and value.shape[-1] > 1
-    )
+    return value.is_floating_point() and value.ndim > 1 and value.shape[-2:] == out.shape[-2:] and value.shape[-1] > 1
 
 
 def _added(tape: Tape, operation: Operation, number: int) -> Added:

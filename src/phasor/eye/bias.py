@@ -23,6 +23,7 @@ class LogitBias:
 
     - ``values [N, queries, keys]``, float64, N rows of a batch with their heads; ``seen``: the keys that no mask hides.
     - ``table``: the learned table that it is looked up in, ``[rows, heads]``; None where nothing is learned.
+    - ``formed_in``: the coarsest number format that it has passed through.
     - ``looked_up``: what is added depends on the contents too, and ``values`` are the rows of a table of positions
       that each query takes for each key (Shaw, DeBERTa).
 
@@ -32,6 +33,7 @@ class LogitBias:
     values: Tensor
     seen: Tensor
     table: Tensor | None = None
+    formed_in: torch.dtype = torch.float32
     looked_up: bool = False
 
     @cached_property
@@ -124,8 +126,10 @@ def biases_of(tape: Tape, attention: Attention) -> Iterator[LogitBias]:
         seen = seen & (tape.values[logits] > MASKED)
     values, seen = (x.reshape(-1, *shape[-2:]) for x in (values.masked_fill(~seen, 0.0), seen))
     if _differs(values, seen):
-        tables = [i for i in upstream(tape, [n for n, _ in free]) if i in tape.weights and tape.values[i].ndim > 1]
-        yield LogitBias(values, seen, max((tape.values[i] for i in tables), key=lambda t: t.numel(), default=None))
+        above = [tape.values[i] for i in upstream(tape, [n for n, _ in free]) if tape.is_float(i)]
+        tables = [tape.values[i] for i in upstream(tape, [n for n, _ in free]) if i in tape.weights]
+        table = max((t for t in tables if t.ndim > 1), key=lambda t: t.numel(), default=None)
+        yield LogitBias(values, seen, table, max((v.dtype for v in above), key=lambda kind: torch.finfo(kind).eps))
     for number in (number for number, _ in terms if number in tape.data):
         for rows in _rows(tape, number, shape[-2:]):
             looked_up = _over(rows.double(), seen.shape)

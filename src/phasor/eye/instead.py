@@ -1,5 +1,6 @@
 """What tells a model where tokens stand when nothing turns: values read off the tape, and one sentence."""
 
+import re
 from dataclasses import dataclass
 
 from .added import Added, added_before
@@ -30,7 +31,8 @@ def instead(tape: Tape, standing: bool) -> Instead:
     if not found:
         return Instead()
     biases = tuple((one.module, bias) for one in found for bias in biases_of(tape, one))
-    added = tuple(one for one in added_before(tape, found[0]) if one.varies)
+    first = {re.sub(r"\.\d+\..*", "", one.module): one for one in reversed(found)}  # of each list of layers
+    added = tuple(one for a in reversed(first.values()) for one in added_before(tape, a) if one.varies)
     if biases or added or not standing:
         return Instead(biases, added)
     if all(a.how == "a product" for a in found):

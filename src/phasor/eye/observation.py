@@ -34,8 +34,8 @@ class Observation:
     - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest,
       and none that stands inside another attention (an indexer) where there is another.
     - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
-    - ``nothing_turns``: whether attentions were seen, and none of them rotates; ``instead``: what was seen in its place,
-      `LogitBias` and `Added` with their values.
+    - ``nothing_turns``: whether attentions were seen, and none of them rotates; ``instead``: what was
+      seen in place of a rotation, with its values.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
 
