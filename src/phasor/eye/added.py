@@ -53,8 +53,10 @@ class Added:
     def describe(self) -> str:
         if self.multiplied:
             return "the hidden states are multiplied by a table of positions, before any projection"
-        fixed = self.table is None or self.sinusoidal
-        return f"{'sinusoidal' if fixed else 'learned'} positions, added to the embeddings"
+        if self.table is None or self.sinusoidal:
+            return "sinusoidal positions, added to the embeddings"
+        rows = "" if self.first is None else f", from row {self.first} of {len(self.table)}"
+        return f"learned positions, added to the embeddings{rows}"
 
 
 def added_before(tape: Tape, attention: Attention) -> Iterator[Added]:

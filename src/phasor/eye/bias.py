@@ -113,7 +113,7 @@ def biases_of(tape: Tape, attention: Attention) -> Iterator[LogitBias]:
     terms = list(_terms(tape, attention))
     free = [(number, by) for number, by in terms if number not in tape.data]
     logits = attention.softmax
-    shape = tape.values[attention.softmax].shape if logits is not None else _of_fused(tape, attention)
+    shape = _of_fused(tape, attention) if logits is None else tape.values[logits].shape
     if len(shape) < 2 or shape[-1] < 2:
         return
     values, seen = torch.zeros(shape, dtype=torch.float64), torch.ones(shape, dtype=torch.bool)

@@ -71,7 +71,7 @@ def _of_slopes(slopes: tuple[float, ...], causal: bool) -> Rule:
 
 def _of_buckets(bias: LogitBias, table: Tensor, config: Any, causal: bool) -> Rule | str:
     """T5's, where the config says how many buckets there are and the table has as many rows."""
-    buckets = getattr(config, "relative_attention_num_buckets", None)
+    buckets = getattr(config, "relative_attention_num_buckets", 0)
     if tuple(table.shape) != (buckets, len(bias.values)):
         return "nothing says by what rule its table is looked up"
     farthest = getattr(config, "relative_attention_max_distance", 128)
@@ -202,10 +202,10 @@ def deviation_of_bias(known: Known, bias: LogitBias, queries: Tensor, keys: Tens
     if not bool(wrong.any()):
         return ""
     keys_of, distance = (x.expand_as(seen) for x in (keys[:, None, None, :], distance))
-    at = wrong.nonzero()
-    at = at[:: 1 + len(at) // MOST].unbind(1)
+    places = wrong.nonzero()
+    at = places[:: 1 + len(places) // MOST].unbind(1)
     parts = (seen[at], must[at], at[1], distance[at], keys_of[at], size[at])
-    slopes = _slopes_of(seen, must, there & (distance > 0), distance)
+    slopes = (_slopes_of(seen, there, distance), _slopes_of(must, there, distance))
     compared = Compared(*parts, known, int(queries.min()), slopes)
     cause, says = next((name, said) for name, test in NAMES if (said := test(compared)) is not None)
     heads, tokens_of, of_rows = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
@@ -237,11 +237,11 @@ def _positions(c: Compared) -> str | None:
     return None if by is None else f"each distance is taken for one that is {by:+d}"
 
 
-def _slopes_of(seen: Tensor, must: Tensor, there: Tensor, distance: Tensor) -> tuple[list[float | None], ...]:
-    return tuple(
-        [_slope(x[:, head][there[:, head]], distance[:, head][there[:, head]]) for head in range(x.shape[1])]
-        for x in (seen, must)
-    )
+def _slopes_of(values: Tensor, there: Tensor, distance: Tensor) -> list[float | None]:
+    """By which one each head falls with the distance; None where by no one."""
+    there = there & (distance > 0)
+    heads = range(values.shape[1])
+    return [_slope(values[:, head][there[:, head]], distance[:, head][there[:, head]]) for head in heads]
 
 
 def _slopes(c: Compared) -> str | None:
@@ -256,7 +256,6 @@ def _slopes(c: Compared) -> str | None:
 
 
 def _slope(values: Tensor, distance: Tensor) -> float | None:
-    """The one slope by which values fall with the distance; None where they do not."""
     if not len(values):
         return None
     each = -values / distance

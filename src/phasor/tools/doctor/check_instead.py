@@ -171,8 +171,8 @@ class _Examined:
             first = first_row(added, self.model, config)
             if first is None:
                 lies = in_layout(added)
-                verdict = "right" if lies else "not shown"
-                yield replace(check, verdict=verdict, reason=lies or added.describe(), needed=not lies)
+                blank = replace(check, reason=lies or added.describe(), needed=not lies)
+                yield replace(blank, verdict="right") if lies else blank
             elif table.first is None:
                 yield replace(check, reason="what is added is no row of a table", needed=True)
             elif table.first != first:
