@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .case import Mistake, RotationCase, imitate, right, spread
 from .comparison import TELLING, Comparison
+from .instead import cause_instead
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes
 from .vectors import Vectors
@@ -46,7 +47,8 @@ class Score:
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
     """The cause of what is off in all these tensors, or in the first alone; None where no known mistake gives it."""
     if kind.spec is None:
-        return None
+        found = None if kind.temperature is not None else cause_instead(wrong)
+        return None if found is None else Cause(*found)
     case = right(vectors, kind)
     targets = ("k",) if kind.moved else vectors.data["targets"]
     inputs = {t: vectors.tensors[f"{kind.name}.{t}_in"] for t in targets}
