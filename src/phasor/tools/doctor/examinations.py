@@ -115,7 +115,8 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
     if observed.on_meta:
         return ON_META
     watched = observed.watched
-    if not observed.rotary and not isinstance(watched, str) and not watched.turning and watched.attends:
+    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
+    if still and not observed.rotary:
         return INSTEAD
     return UNREAD if observed.unread else EXAMINATIONS
 
