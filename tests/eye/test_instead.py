@@ -1,5 +1,7 @@
 """What tells tokens apart where nothing turns: named from the tape, on models whose papers and code say what it is."""
 
+import json
+
 import pytest
 import torch
 
@@ -121,3 +123,10 @@ def test_relative_rows_that_the_contents_are_multiplied_by():
     for bias in found:
         near = bias.values.shape[-1] - 1
         assert bias.looked_up and bias.by_distance[0].tolist() == [32.0 + d for d in range(-near, near + 1)]
+
+
+def test_values_are_plain_data():
+    found = json.loads(json.dumps(seen_in("MPNet")[1].to_dict()))
+    assert found["added"] == [{"where": "embeddings", "first_row": 2, "table": [512, 32]}]
+    where = "encoder.layer.0.attention.attn"
+    assert found["biases"] == [{"where": where, "slopes": [], "causal": False, "table": [32, 4]}]

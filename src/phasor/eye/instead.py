@@ -2,6 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from .added import Added, added_before
 from .attention import attentions
@@ -23,6 +26,20 @@ class Instead:
     def describe(self) -> str:
         said = [bias.describe() for _, bias in self.biases] + [added.describe() for added in self.added]
         return "; ".join(dict.fromkeys(said)) or self.otherwise
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data: slopes of each head, shapes of learned tables, the row that the first token gets."""
+        biases = [(where, list(b.slopes), b.causal, _shape(b.table)) for where, b in self.biases]
+        added = [(a.module, a.first, _shape(a.table)) for a in self.added]
+        return {
+            "says": self.describe(),
+            "biases": [dict(zip(("where", "slopes", "causal", "table"), bias, strict=True)) for bias in biases],
+            "added": [dict(zip(("where", "first_row", "table"), one, strict=True)) for one in added],
+        }
+
+
+def _shape(table: Tensor | None) -> list[int] | None:
+    return None if table is None else list(table.shape)
 
 
 def instead(tape: Tape, standing: bool) -> Instead:

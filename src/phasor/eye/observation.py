@@ -81,6 +81,7 @@ class Observation:
             "subject": self.subject,
             "parts": {path: part.to_dict() for path, part in self.parts.items()},
             "sites": [{"where": s.where, "rotates": list(s.turning), "how": s.attention.how} for s in self.sites],
+            "instead": self.instead.to_dict(),
             "facts": [{"name": f.name, "value": f.value, "how": f.how} for f in self.facts],
             "missing": list(self.missing),
         }
