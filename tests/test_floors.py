@@ -60,7 +60,7 @@ INSIDE = {
         "names tape tiny",
         "linear place",
         "attention operator",
-        "frequencies layout likeness",
+        "added bias frequencies layout likeness",
         "turning",
         "sites",
         "arithmetic axes call instead scale temperature",

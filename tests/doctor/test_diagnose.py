@@ -81,8 +81,11 @@ def test_what_is_no_model_is_refused(model: Any, inputs: Any, message: str) -> N
 def test_of_a_model_without_rotary_it_says_what_there_is_instead() -> None:
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     found = diagnose(transformers.BertModel(config))
-    assert found.verdict == "not shown" and found.exit_code == 0
-    assert [row.reason for row in found.findings] == ["nothing rotates: learned positions, added to the embeddings"]
+    assert found.verdict == "right" and found.exit_code == 0
+    says = "nothing rotates: learned positions, added to the embeddings, from row 0 of 512"
+    assert found.findings[0].reason == says and found.findings[0].verdict == "not shown"
+    row = next(row for row in found.findings if row.what == "positions added to the tokens")
+    assert (row.verdict, row.where) == ("right", "embeddings")
 
 
 def test_a_model_without_rotary_and_without_values_is_refused() -> None:

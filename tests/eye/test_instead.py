@@ -1,5 +1,7 @@
 """What tells tokens apart where nothing turns: named from the tape, on models whose papers and code say what it is."""
 
+import json
+
 import pytest
 import torch
 
@@ -71,3 +73,60 @@ def test_of_models_of_transformers(name, implementation):
     config._attn_implementation = implementation
     what = said(getattr(transformers, f"{name}Model")(config).eval())
     assert what.startswith(expected) and ("; " in what) is ("; " in expected)
+
+
+def seen_in(name):
+    transformers = pytest.importorskip("transformers")
+    sizes, _ = OF_TRANSFORMERS[name]
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(vocab_size=64, **sizes)).eval()
+    return model, phasor.observe(model).instead
+
+
+@pytest.mark.parametrize(("name", "over"), [("Bloom", 1.0), ("Mpt", 1.0), ("Falcon", 8**0.5)])
+def test_slopes_of_four_heads(name, over):
+    """Press et al., section 3: 2 ** (-8 h / heads); Falcon divides them, as products, by the root of the width."""
+    _, found = seen_in(name)
+    (_, bias), *_ = found.biases
+    assert bias.causal and bias.slopes == pytest.approx([2.0 ** (-2 * h) / over for h in range(1, 5)], rel=1e-5)
+
+
+def test_a_learned_bias_at_each_distance():
+    """T5's buckets (arXiv:1910.10683): distances below 8 have rows of their own, keys behind a query from row 16 on."""
+    model, found = seen_in("T5")
+    table = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach().double().T
+    bias = dict(found.biases)["encoder.block.0.layer.0.SelfAttention"]
+    near = bias.values.shape[-1] - 1
+    rows = [16 + d for d in range(near, 0, -1)] + list(range(near + 1))  # query minus key: from -near to near
+    assert not bias.causal and torch.allclose(bias.by_distance, table[:, rows] - table[:, :1], atol=1e-6)
+    assert dict(found.biases)["decoder.block.0.layer.0.SelfAttention"].causal
+
+
+@pytest.mark.parametrize(("name", "first", "rows"), [("GPT2", 0, 32), ("Bert", 0, 512), ("MPNet", 2, 512)])
+def test_the_row_of_the_first_token(name, first, rows):
+    _, found = seen_in(name)
+    (added,) = found.added
+    assert (added.first, len(added.table)) == (first, rows)
+    assert added.indices[0].tolist() == list(range(first, first + added.values.shape[1]))
+
+
+def test_relative_rows_that_the_contents_are_multiplied_by():
+    """DeBERTa's (arXiv:2006.03654): content to position and back, both by query minus key plus a span."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {**SIZES, "intermediate_size": 32, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+    torch.manual_seed(0)
+    model = transformers.DebertaV2Model(
+        transformers.DebertaV2Config(vocab_size=64, max_position_embeddings=32, **sizes)
+    )
+    found = [bias for _, bias in phasor.observe(model.eval()).instead.biases]
+    assert len(found) == 2
+    for bias in found:
+        near = bias.values.shape[-1] - 1
+        assert bias.looked_up and bias.by_distance[0].tolist() == [32.0 + d for d in range(-near, near + 1)]
+
+
+def test_values_are_plain_data():
+    found = json.loads(json.dumps(seen_in("MPNet")[1].to_dict()))
+    assert found["added"] == [{"where": "embeddings", "first_row": 2, "table": [512, 32]}]
+    where = "encoder.layer.0.attention.attn"
+    assert found["biases"] == [{"where": where, "slopes": [], "causal": False, "table": [32, 4]}]

@@ -9,6 +9,7 @@ from torch import nn
 from ..rotary.model_rotary import ModelRotary
 from ..support.findings import span
 from .call import Call
+from .instead import Instead
 from .sites import Site
 
 
@@ -33,7 +34,8 @@ class Observation:
     - ``parts``: the encoding of each list of layers that rotates, by its path in the model; ``rotary``: the longest,
       and none that stands inside another attention (an indexer) where there is another.
     - ``facts``: what was looked at; ``missing``: sentences about what was not shown; ``call``: the first call.
-    - ``nothing_turns``: whether attentions were seen, and none of them rotates.
+    - ``nothing_turns``: whether attentions were seen, and none of them rotates; ``instead``: what was
+      seen in place of a rotation, with its values.
 
     `rotary` is None where nothing rotates, or where what rotates could not be described: ``missing`` says which.
 
@@ -50,6 +52,7 @@ class Observation:
     missing: tuple[str, ...] = ()
     nothing_turns: bool = False
     call: Call | None = field(default=None, repr=False)
+    instead: Instead = field(default_factory=Instead, repr=False)
 
     @property
     def rotary(self) -> ModelRotary | None:
@@ -78,6 +81,7 @@ class Observation:
             "subject": self.subject,
             "parts": {path: part.to_dict() for path, part in self.parts.items()},
             "sites": [{"where": s.where, "rotates": list(s.turning), "how": s.attention.how} for s in self.sites],
+            "instead": self.instead.to_dict(),
             "facts": [{"name": f.name, "value": f.value, "how": f.how} for f in self.facts],
             "missing": list(self.missing),
         }

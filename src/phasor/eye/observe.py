@@ -34,7 +34,7 @@ from .experiments import (
 )
 from .frequencies import Frequencies, counts_on
 from .inputs import made_up
-from .instead import instead
+from .instead import Instead, instead
 from .observation import Fact, Observation, places
 from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, angles_of_data, multiplied_by_positions, sites_of
@@ -82,8 +82,10 @@ def observe(model: nn.Module, inputs: Any = None) -> Observation:
     watching = _Watching(inner, call, sites_of(tape))
     still = all(side.seen.fixed for site in watching.sites for side in (site.q, site.k))
     ended = tape.raised is None  # else what stands in its place may come later
-    if ended and not any(site.turning for site in watching.sites) and (said := instead(tape, still)):
-        watching.facts.append(Fact("instead of a rotation", said))
+    if ended and not any(site.turning for site in watching.sites):
+        watching.instead = instead(tape, still)
+        if said := watching.instead.describe():
+            watching.facts.append(Fact("instead of a rotation", said))
     return watching.observation()
 
 
@@ -106,6 +108,7 @@ class _Watching:
     sites: list[Site]
     facts: list[Fact] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    instead: Instead = field(default_factory=Instead)
 
     def __post_init__(self) -> None:
         config = getattr(self.model, "config", None)
@@ -140,6 +143,7 @@ class _Watching:
             tuple(dict.fromkeys(self.missing)),
             nothing,
             self.call,
+            self.instead,
         )
 
     def _nothing_turns(self) -> bool:

@@ -3,8 +3,9 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from .running import Running
 from .stand_in_tables import given_tables
 from .static import Planned, deviations, moved_by, scales_of
 from .watching import Watched
-from .ways import AUTOCAST, LATER, MOST, Called, Turned
+from .ways import AUTOCAST, LATER, MOST, Called, Met, Turned
 
 Key = tuple[str, int, str]
 RESTART = "positions restart with the cache"
@@ -74,7 +75,7 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
             if len(specs) == 1:
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
     seen = [_Seen(called, known, still, HALF if called.way.autocast else within, observed.model) for called in others]
-    yield from _wrong([one for way in seen for one in way.wrong])
+    yield from wrong_in_calls([one for way in seen for one in way.wrong], IN_CALLS)
     yield from (way.not_wrong() for way in seen if not way.wrong)
 
 
@@ -247,8 +248,8 @@ class _Seen:
     def _leave_models_inside(self, model: nn.Module) -> None:
         """Nothing is wrong with a model inside, with a config of its own, that counts its tokens for itself."""
         wrong = {one.where for one, _ in self.wrong}
-        following = {_config_of(model, one.where) for one in self.called.turned if one.where not in wrong}
-        alone = {where for where in wrong if following and _config_of(model, where) not in following}
+        following = {id(config_of(model, one.where)) for one in self.called.turned if one.where not in wrong}
+        alone = {where for where in wrong if following and id(config_of(model, where)) not in following}
         says = "a model inside this one, which is given no positions and counts its own tokens"
         self.unseen |= {one.key: says for one, _ in self.wrong if one.where in alone}
         self.wrong = [(one, why) for one, why in self.wrong if one.where not in alone]
@@ -259,9 +260,9 @@ def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) ->
     if one.call == 0:
         return False
     lengths = [piece.tokens.shape[1] for piece in one.way.pieces[: one.call + 1]]
-    if one.side.name == "k" and seen.shape[-1] != sum(lengths):
+    if one.name == "k" and seen.shape[-1] != sum(lengths):
         return False  # a window: the first ones are gone
-    of_calls = seen.split(lengths, -1)[1:] if one.side.name == "k" else (seen,)
+    of_calls = seen.split(lengths, -1)[1:] if one.name == "k" else (seen,)
     return all(
         bool((effective(part, reference.known, within) == torch.arange(part.shape[-1])).all()) for part in of_calls
     )
@@ -294,39 +295,35 @@ def _shift(seen: Tensor, others: Tensor, positions: Tensor, live: Tensor, within
     return torch.stack(found)
 
 
-def _config_of(model: nn.Module, where: str) -> int:
-    """Which config a module was built from: that of the nearest module around it that has one."""
+def config_of(model: nn.Module, where: str) -> Any:
+    """The config that a module was built from: that of the nearest module around it that has one."""
     parts = where.split(".")
     around = (model.get_submodule(".".join(parts[:i])) for i in range(len(parts) - 1, -1, -1))
-    return next((id(m.config) for m in around if hasattr(m, "config")), 0)
+    return next((m.config for m in around if hasattr(m, "config")), None)
 
 
-def _wrong(found: list[tuple[Turned, Deviation]]) -> Iterator[Check]:
-    """One check for each cause, whatever the ways that it shows in."""
+def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:
+    """One check of ``what`` for each cause, whatever the ways that it shows in."""
     for cause in dict.fromkeys(why.cause for _, why in found):
         of_it = [(one, why) for one, why in found if why.cause == cause]
         one, why = of_it[0]
         names = list(dict.fromkeys(o.way.name for o, _ in of_it))
-        sides = sorted({o.side.name for o, _ in of_it}, reverse=True)
+        sides = sorted({o.name for o, _ in of_it}, reverse=True)
         more = f"; also {', '.join(names[1:])}" if names[1:] else ""
         at = one.positions[min(why.rows, default=0), why.token]
         yield Check(
-            where=_places(o for o, _ in of_it),
-            what=f"{IN_CALLS} {names[0]}",
+            where=span(list(dict.fromkeys(one.where for one, _ in of_it))),
+            what=f"{what} {names[0]}",
             against="itself",
             verdict="wrong",
             cause=_limited(cause, of_it),
             reason=f"{' and '.join(sides)}: {why.says}{more}",
             way_out=way_out(cause),
-            difference=Difference(of="q and k", position=float(at), pair=why.pair),
+            difference=Difference(of=what, position=float(at), pair=why.pair),
         )
 
 
-def _places(found: Iterable[Turned]) -> str:
-    return span(list(dict.fromkeys(one.where for one in found)))
-
-
-def _limited(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
+def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     """The cause with the kind of call that it is limited to; one plain call does not show it."""
     if cause in (RESTART, SWITCH):
         return cause
@@ -348,13 +345,9 @@ def _limited(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
     return f"{cause}, only in some calls"
 
 
-def _in_a_cache(cause: str, found: list[tuple[Turned, Deviation]]) -> str:
+def _in_a_cache(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     """By the calls in which the wrong tokens were given, and in which they are wrong."""
-    fresh = {
-        (one.way, one.call)
-        for one, why in found
-        if one.side.name == "q" or any(one.way.call_of(token) == one.call for token in why.tokens)
-    }
+    fresh = {(one.way, one.call) for one, why in found if one.fresh(why.tokens)}
     if not fresh:
         return f"{cause}, only in keys that were kept"
     lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}

@@ -12,9 +12,10 @@ from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
 from .against_config.tables import check_tables
 from .backward import check_backward
+from .check_instead import check_instead
 from .check_ways import check_ways
 from .inputs import of_black_box
-from .laws import all_laws, check_compiled, check_encoder, check_laws
+from .laws import all_laws, check_compiled, check_encoder, check_laws, check_laws_beside
 from .observation import Observation
 from .operators import check_operators, of_unread
 from .report import ROTATION, Check, Diagnosis
@@ -113,10 +114,11 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
         return WITHOUT_ROTATION
     if observed.on_meta:
         return ON_META
-    if not observed.unread:
-        return EXAMINATIONS
-    turns = isinstance(observed.watched, str) or observed.watched.turning
-    return UNREAD if turns else BY_EYE
+    watched = observed.watched
+    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
+    if still and not observed.rotary:
+        return INSTEAD
+    return UNREAD if observed.unread else EXAMINATIONS
 
 
 def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
@@ -143,9 +145,9 @@ EXAMINATIONS: tuple[Examination, ...] = (
     check_compiled,
     check_encoder,  # the laws of an encoder beside the decoder
 )
-BY_EYE: tuple[Examination, ...] = (check_operators,)
+INSTEAD: tuple[Examination, ...] = (check_operators, check_instead, check_laws_beside, check_compiled)
 UNREAD: tuple[Examination, ...] = (
-    contradicts_itself, *BY_EYE, check_ways, check_backward, check_laws, check_compiled, check_encoder,
+    contradicts_itself, check_operators, check_ways, check_backward, check_laws, check_compiled, check_encoder,
 )  # fmt: skip
 ON_META: tuple[Examination, ...] = (check_tables, nothing_runs)
 WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

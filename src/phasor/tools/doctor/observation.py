@@ -1,5 +1,6 @@
 """A model as the doctor observes it: its config as read, its modules, and what its attentions do in real calls."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -88,9 +89,28 @@ class Observation:
     @cached_property
     def called(self) -> "list[Called]":
         """Every way of calling it, seen; the plain call first."""
+        self.run_first()
+        scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
+        changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
+        listed = ways(self.tokens(), self.length, min(changing, default=None), self.counts)
+        learned = Learned()
+        first = called(self.subject, listed[0], learned)
+        attentions = {site.where for site in first.sites}
+        return [first, *(called(self.subject, way, learned, attentions) for way in listed[1:] if attentions)]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it takes positions."""
+        return self.subject.named("position_ids") in self.subject.takes
+
+    def run_first(self) -> None:
+        """Once as its inputs say, where later calls need what it gives."""
         if hasattr(self._inputs, "keys") or isinstance(self.subject, Decoding):
             with undisturbed(self.model):
                 self.inputs.run(self.subject)
+
+    def tokens(self) -> Callable[[int, int], Tensor]:
+        """What makes token ids up, ``[rows, length]``."""
         made = torch.Generator("cpu").manual_seed(0)
         words = int(self.inputs.tokens.max()) + 1
         low = int(self.inputs.tokens.min())
@@ -99,14 +119,7 @@ class Observation:
             ids = torch.randint(low, words, (rows, length), generator=made, device="cpu")
             return ids.to(self.inputs.tokens.device)
 
-        scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
-        changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
-        counts = self.subject.named("position_ids") in self.subject.takes
-        listed = ways(tokens, self.length, min(changing, default=None), counts)
-        learned = Learned()
-        first = called(self.subject, listed[0], learned)
-        attentions = {site.where for site in first.sites}
-        return [first, *(called(self.subject, way, learned, attentions) for way in listed[1:] if attentions)]
+        return tokens
 
     @cached_property
     def inputs(self) -> Inputs:

@@ -9,6 +9,7 @@ from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, mer
 
 ROTATION = "rotation of q and k"  # what is looked at in each attention
 IN_CALLS = "q and k"  # and in each way of calling the model
+BIAS, ADDED = "bias on the logits", "positions added to the tokens"  # and where nothing rotates
 
 _TABLES = (
     "the model takes tokens to be nearer or farther apart than they are; short prompts may look fine, long ones fail"
@@ -22,6 +23,7 @@ EFFECTS = {  # by the beginning of what was looked at
     "tables": _TABLES,
     "table ": _TABLES,
     "positions have an effect": "the model cannot tell the order of words",
+    BIAS: "attention weighs distances otherwise than in training",
     "positions": "tokens are taken to stand at other places in the text",
     "operator": "attention sees distances that it was not trained on, or weighs them otherwise",
     IN_CALLS: "the answer depends on how the model is called",

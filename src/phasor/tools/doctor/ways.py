@@ -26,7 +26,9 @@ MOST = 48  # tokens of a row
 ROWS = 4
 LONGEST = 256  # tokens of a call that is made to be long
 PADS = (0, 2, 5, 9)
+ON = 6  # tokens that follow a long call
 PLAIN = "in one call"
+OWN_ROWS = "each row with positions of its own"
 LATER = "after a longer call"
 AUTOCAST = "under autocast"
 
@@ -79,24 +81,38 @@ class Way:
 
 
 @dataclass(frozen=True, eq=False)
-class Turned:
-    """One of q and k of one attention in one call of a way; ``positions [B, tokens]`` are those that are meant.
-
-    ``longest [tokens]``: the length that the call had in which each token was rotated.
-    """
+class Met:
+    """What is looked at in one call of a way, by its ``name``; ``positions [B, tokens]`` are those that are meant."""
 
     way: Way
     call: int
     where: str
+    name: str
+    positions: Tensor
+
+    def fresh(self, tokens: Sequence[int]) -> bool:
+        """Whether any of the tokens was given in this very call."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Turned(Met):
+    """One of q and k of one attention, its ``name``, in one call of a way.
+
+    ``longest [tokens]``: the length that the call had in which each token was rotated.
+    """
+
     number: int
     side: Side
-    positions: Tensor
     live: Tensor
     longest: Tensor
 
+    def fresh(self, tokens: Sequence[int]) -> bool:
+        return self.name == "q" or any(self.way.call_of(token) == self.call for token in tokens)
+
     @property
     def key(self) -> tuple[str, int, str]:
-        return self.where, self.number, self.side.name
+        return self.where, self.number, self.name
 
 
 @dataclass(frozen=True)
@@ -110,16 +126,22 @@ class Called:
     tape: Tape | None = field(default=None, repr=False)
 
 
-def ways(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None, counts: bool) -> list[Way]:
+def ways(
+    tokens: Callable[[int, int], Tensor],
+    declared: int | None,
+    original: int | None,
+    counts: bool,
+    long: list[Way] | None = None,
+) -> list[Way]:
     """``tokens(rows, length)`` makes ids up; ``original``: where an encoding changes with the length.
 
-    ``counts``: the model takes positions, so that they may be given.
+    ``counts``: the model takes positions, so that they may be given. ``long``: other long calls than a rotation needs.
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
     found = [_plain(tokens, most), _in_pieces(tokens, most)]
     found += [_padded(tokens, some, left) for left in (True, False)]
-    long = _long(tokens, declared, original)
+    long = [*(long or _long(tokens, declared, original))]
     before = long[-1].pieces[:1]
     if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
         long += [_far(tokens, original), _far(tokens, original + 1)]
@@ -162,7 +184,7 @@ def _rows(tokens: Callable[[int, int], Tensor], most: int) -> Way:
     length = max(4, (most - ROWS) // 3)
     ids = tokens(ROWS, length)
     at = torch.stack([row + torch.arange(length) * (1 + row % 3) for row in range(ROWS)]).to(ids.device)
-    return Way("each row with positions of its own", (Piece(ids, at, given=True),))
+    return Way(OWN_ROWS, (Piece(ids, at, given=True),))
 
 
 def _generating(tokens: Callable[[int, int], Tensor], most: int) -> Way:
@@ -190,10 +212,18 @@ def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: 
         lengths = [4 * MOST]
     found = []
     for length in dict.fromkeys(min(n, LONGEST) for n in lengths):
-        ids = tokens(1, length)
-        found.append(Way(f"in a call of {length} tokens", (Piece(ids, _count(ids)),)))
-    found[-1] = _through(tokens(1, length + 6), [length, 1, 4, 1], f"in a call of {length} tokens, and on")
+        found.append(one_call(tokens, length))
+    found[-1] = long_call(tokens, length)
     return found
+
+
+def one_call(tokens: Callable[[int, int], Tensor], length: int) -> Way:
+    ids = tokens(1, length)
+    return Way(f"in a call of {length} tokens", (Piece(ids, _count(ids)),))
+
+
+def long_call(tokens: Callable[[int, int], Tensor], length: int) -> Way:
+    return _through(tokens(1, length + ON), [length, 1, ON - 2, 1], f"in a call of {length} tokens, and on")
 
 
 def _far(tokens: Callable[[int, int], Tensor], length: int) -> Way:
@@ -209,6 +239,17 @@ def _through(ids: Tensor, lengths: list[int], name: str) -> Way:
 
 def called(subject: Running, way: Way, learned: Learned, within: Collection[str] = ()) -> Called:
     """The tape of a way, read. The model is left as it was. ``learned`` as in `sites_of`, ``within`` as in `record`."""
+    tape = recorded(subject, way, within)
+    if isinstance(tape, str):
+        return Called(way, why_not=tape)
+    sites = sites_of(tape, learned)
+    if within and not sites:  # of inputs to these modules alone nothing says that they are data
+        return called(subject, way, learned)
+    return Called(way, tuple(_turned(way, sites)), sites=tuple(sites), tape=tape)
+
+
+def recorded(subject: Running, way: Way, within: Collection[str] = ()) -> Tape | str:
+    """The tape of a way, or why there is none."""
     try:
         with left_alone(subject.model), quiet(), torch.no_grad():
             for piece in way.before:
@@ -218,16 +259,12 @@ def called(subject: Running, way: Way, learned: Learned, within: Collection[str]
                 call = partial(_run, subject, way.pieces)
                 tape = record(call, subject.model, contents, places=False, within=within)
     except NotChecked as reason:
-        return Called(way, why_not=str(reason))
+        return str(reason)
     except ERRORS as error:
-        return Called(way, why_not=_cannot(error))
-    if tape.raised is not None:
-        why = str(tape.raised) if isinstance(tape.raised, NotChecked) else _cannot(tape.raised)
-        return Called(way, why_not=why)
-    sites = sites_of(tape, learned)
-    if within and not sites:  # of inputs to these modules alone nothing says that they are data
-        return called(subject, way, learned)
-    return Called(way, tuple(_turned(way, sites)), sites=tuple(sites), tape=tape)
+        return _cannot(error)
+    if tape.raised is None:
+        return tape
+    return str(tape.raised) if isinstance(tape.raised, NotChecked) else _cannot(tape.raised)
 
 
 def _cannot(error: BaseException) -> str:
@@ -264,4 +301,4 @@ def _turned(way: Way, sites: Sequence[Site]) -> Iterator[Turned]:
             call, number = divmod(i, each)
             for side, first in ((site.q, call), (site.k, 0)):
                 at, alive, length = (torch.cat(x[first : call + 1], -1) for x in (positions, live, longest))
-                yield Turned(way, call, where, number, side, at, alive, length)
+                yield Turned(way, call, where, side.name, at, number, side, alive, length)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .case import Mistake, RotationCase, imitate, right, spread
 from .comparison import TELLING, Comparison
+from .instead import cause_instead
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes, of_kinds
 from .mistakes.gradients import Gradient, of_gradient, of_rounding
@@ -48,7 +49,8 @@ class Score:
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
     """The cause of what is off in all these tensors, or in the first alone; None where no known mistake gives it."""
     if kind.spec is None:
-        return None
+        found = None if kind.temperature is not None else cause_instead(wrong)
+        return None if found is None else Cause(*found)
     case = right(vectors, kind)
     inputs = inputs_of(vectors, kind)
     known = list(mistakes(case, vectors.data["softmax_factor"], vectors.tensors.get(f"{kind.name}.temperature")))

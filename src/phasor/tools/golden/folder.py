@@ -14,6 +14,7 @@ from ...models.rotary_of import rotary_of
 from ...support.checks import whole
 from ...support.plain_text import printable
 from ...support.whole_files import check_folder_target, whole_folder, write_together
+from .instead import goldens_instead
 from .layer_kinds import Kind, kinds_of, positions_of
 from .moves import moved_tensors, moving_kinds
 from .readme import readme
@@ -38,7 +39,8 @@ def write(
     ``config_or_model`` is what `phasor.read_config` takes, or its result; a torch model, which is observed where its
     config is not read, or an `Observation`; ``part`` as there. For every kind of layer: frequencies, cos and sin,
     inputs and results, and the gradients that q and k get, in float32 and bfloat16, exact and as the model's own code
-    computes.
+    computes. Of a torch model or an `Observation` in which nothing rotates: what it adds to logits at each distance,
+    and to each token, as observed.
     ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond);
     ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
     ``seed`` of the made-up inputs. The same arguments give the same bytes. The folder appears whole or not at all;
@@ -53,13 +55,18 @@ def write(
     ...     sorted(path.name for path in write(config, f"{place}/golden", positions=[0, 1]).iterdir())
     ['README.md', 'vectors.json', 'vectors.safetensors']
     """
-    model = rotary_of(config_or_model, part)
     whole("seed", seed, at_least=0)
     folder = Path(folder)
     _check_folder(folder)
-    kinds = kinds_of(model)
     goldens: dict[str, Golden] = {}
-    for kind in kinds:
+    try:
+        model = rotary_of(config_or_model, part)
+        kinds = kinds_of(model)
+    except ValueError:
+        if (found := goldens_instead(config_or_model)) is None:
+            raise
+        model, kinds, goldens = found
+    for kind in kinds if not goldens else ():
         targets = (*model.targets, *(GRADIENTS[t] for t in model.targets if t in GRADIENTS))
         tensors = tensors_of(kind, positions_of(kind, model, positions), targets, seed)
         goldens |= {f"{kind.name}.{name}": golden for name, golden in tensors.items()}

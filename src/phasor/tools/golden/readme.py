@@ -94,6 +94,17 @@ MOVED = """\
 | `KIND_moved.k_in`, `…k_out` | those keys, rotated already, before and after they moved |
 """
 
+INSTEAD = """\
+| `KIND.before`, `KIND.behind` | what is added to the logits of each head at distances 0, 1, …, less that at 0 |
+| `KIND.vectors`, `KIND.rows` | what is added to each token; the row of the learned table that it is |
+"""
+EXAMPLE_INSTEAD = """\
+import safetensors.numpy
+
+mine = safetensors.numpy.load_file("vectors.safetensors")    # put your own values in place of these
+safetensors.numpy.save_file(mine, "mine.safetensors")
+"""
+
 
 def readme(data: dict[str, Any]) -> str:
     """The text for one set of vectors, from its description."""
@@ -119,8 +130,8 @@ def readme(data: dict[str, Any]) -> str:
         softmax=f"{data['softmax_factor']:.9g}",
         notes="\nBeyond the rotation:\n\n" + "\n".join(notes) + "\n" if notes else "",
         limits=limits,
-        moved=MOVED if any(kind["moved"] for kind in data["kinds"]) else "",
-        example=EXAMPLE,
+        moved=(MOVED if any(kind["moved"] for kind in data["kinds"]) else "") + ("" if rotating else INSTEAD),
+        example=EXAMPLE if rotating else EXAMPLE_INSTEAD,
     )
 
 

@@ -1,0 +1,259 @@
+"""The examination of what stands in place of a rotation: what is added to logits and tokens, in every way of calling.
+
+Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from ...eye.added import Added, added_before
+from ...eye.attention import attentions
+from ...eye.bias import LogitBias, biases_of
+from ...eye.tape import Tape
+from ...support.findings import span
+from .added import Table, deviation_of_positions, first_row, in_layout, table_of
+from .biases import ROUNDED, WITHIN, WITHIN_HALF, Known, deviation_of_bias, rule_of
+from .check_ways import config_of, wrong_in_calls
+from .deviation import Deviation
+from .observation import Observation
+from .report import ADDED, BIAS, Check
+from .running import Running, encoder_of
+from .ways import ON, Met, Piece, Way, long_call, one_call, recorded, ways
+
+Key = tuple[str, int]
+LONG = 320  # tokens: beyond 256, where bfloat16 has no odd numbers
+SHORTEST = 16
+
+
+@dataclass
+class Read:
+    """One tape of a way: the biases of each attention and what is added, call by call."""
+
+    biases: dict[Key, list[list[LogitBias]]] = field(default_factory=dict)
+    added: list[list[Added]] = field(default_factory=list)
+
+
+def check_instead(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """Of the model, or its decoder, and of the encoder beside it."""
+    observed.run_first()
+    yield from _Examined(observed, observed.subject, "").checks()
+    if (beside := encoder_of(observed.subject)) is not None:
+        path, encoder = beside
+        yield from _Examined(observed, encoder, path).checks()
+
+
+def read(tape: Tape, calls: int) -> Read:
+    """What stands in place of a rotation in each attention that every call of a tape reaches."""
+    found, there = Read(), dict[str, list]()
+    for attention in attentions(tape):
+        there.setdefault(attention.module, []).append(attention)
+    reached = {module: those for module, those in there.items() if len(those) % calls == 0}
+    for module, those in reached.items():
+        each = len(those) // calls
+        for number in range(each):
+            found.biases[module, number] = [list(biases_of(tape, a)) for a in those[number::each]]
+    first = next(iter(reached.values()), [])
+    found.added = [list(added_before(tape, a)) for a in first[:: max(1, len(first) // calls)]]
+    return found
+
+
+class _Examined:
+    """One part of a model, by its ``path``, beside its config and in every way of calling it."""
+
+    def __init__(self, observed: Observation, subject: Running, path: str) -> None:
+        self.observed, self.subject, self.path = observed, subject, path
+        self.model: nn.Module = subject.model
+        self.config = getattr(subject.model, "config", observed.model.config)
+        self.caches = True  # until that is seen not to be so
+        self.half = any(p.dtype in HALF for p in self.model.parameters())
+        self.biases: dict[tuple[Key, int], Known] = {}
+        self.tables: dict[int, Table] = {}  # which of all that is added -> the vectors of positions
+
+    def _ways(self) -> list[Way]:
+        """No longer than a text may be, by the config and by the tables that were seen."""
+        tokens, config = self.observed.tokens(), self.config
+        ends = [n for name in ENDS if isinstance(n := getattr(config, name, None), int) and n >= SHORTEST]
+        most = min([*ends, *(table.reach for table in self.tables.values() if table.reach)], default=None)
+        length = min(LONG, most or LONG)
+        counts = self.observed.counts and not self.path
+        long = long_call(tokens, length - ON) if self.caches else one_call(tokens, length)
+        found = ways(tokens, most, None, counts, [long])
+        return [_with_padding(way, getattr(config, "pad_token_id", None)) for way in found]
+
+    def checks(self) -> list[Check]:
+        """Those beside the config, then one of each way of calling, or one for each fault there."""
+        plain = self._ways()[0]
+        tape = recorded(self.subject, plain)
+        if isinstance(tape, str):
+            return [self._blank(BIAS, plain, tape, needed=True)]
+        seen = read(tape, 1)
+        del tape
+        found = [*self._of_biases(seen, plain.pieces[0]), *self._of_added(seen, plain.pieces[0])]
+        found = list(dict.fromkeys(found))
+        if not found:
+            return []
+        wrong: dict[str, list[tuple[Met, Deviation]]] = {BIAS: [], ADDED: []}
+        for number in range(1, len(self._ways())):
+            way = self._ways()[number]  # which one is long, is known when others were tried
+            faults, unseen = self._met(way)
+            for what, compared in ((BIAS, self.biases), (ADDED, self.tables)):
+                mine = [(one, why) for one, why in faults if one.name == what]
+                wrong[what] += mine
+                if compared and not mine:
+                    found.append(self._without_fault(what, way, [one for one in unseen if one[0] == what]))
+        told = {check.cause for check in found if check.verdict == "wrong"}
+        for what, those in wrong.items():
+            found += wrong_in_calls([(one, why) for one, why in those if why.cause not in told], what)
+        return [self._needed(check, found) for check in found]
+
+    def _needed(self, check: Check, found: Sequence[Check]) -> Check:
+        """Where nothing of a kind could be compared, nothing is right."""
+        kind = ADDED if check.what.startswith(ADDED) else BIAS
+        return replace(
+            check, needed=check.needed or not any(c.verdict != "not shown" and c.what.startswith(kind) for c in found)
+        )
+
+    def _without_fault(self, what: str, way: Way, unseen: list[tuple[str, str, str]]) -> Check:
+        if not unseen:
+            return replace(self._blank(what, way, ""), verdict="right")
+        return replace(
+            self._blank(what, way, unseen[0][2]), where=span(list(dict.fromkeys(place for _, place, _ in unseen)))
+        )
+
+    def _blank(self, what: str, way: Way, reason: str, needed: bool = False) -> Check:
+        blank = Check(what=f"{what} {way.name}", against="itself", verdict="not shown")
+        return replace(blank, where=self.path, reason=reason, needed=needed)
+
+    def _of_biases(self, seen: Read, piece: Piece) -> Iterator[Check]:
+        """Each bias beside what the config says of it; what is right goes on by that rule."""
+        for key, (biases,) in seen.biases.items():
+            config = config_of(self.model, key[0]) or self.config
+            if not biases and getattr(config, "alibi", getattr(config, "model_type", "") == "bloom"):
+                lost = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="wrong", cause="bias lost")
+                yield replace(lost, reason="no bias is added, and the model has ALiBi", way_out=WAY)
+            for number, bias in enumerate(biases):
+                check = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="not shown")
+                count, at = piece.tokens.shape[1], piece.positions.cpu()
+                if bias.relative is None or tuple(bias.values.shape[-2:]) != (count, count):
+                    yield replace(check, reason="its keys are not the tokens that were given")
+                    continue
+                half = self.half or getattr(config, "model_type", "") in ROUNDED
+                rule, other = (rule_of(bias, config, causal) for causal in (bias.causal, not bias.causal))
+                known = Known(bias, WITHIN_HALF if half else WITHIN, other=None if isinstance(other, str) else other)
+                if isinstance(rule, str):
+                    self.biases[key, number] = known
+                    yield replace(check, reason=f"{rule}: {bias.describe()}", needed=True)
+                    continue
+                by_rule = replace(known, rule=rule)
+                why = deviation_of_bias(by_rule, bias, at, at, piece.live.cpu())
+                wrong = isinstance(why, Deviation)
+                self.biases[key, number] = known if wrong else by_rule
+                if isinstance(why, Deviation):
+                    yield replace(check, verdict="wrong", cause=why.cause, reason=why.says, way_out=WAY)
+                elif bias.formed_in in HALF and not half:
+                    says = (
+                        f"it is formed in {str(bias.formed_in).removeprefix('torch.')}, in which far positions are one"
+                    )
+                    yield replace(check, verdict="wrong", cause="half precision", reason=says, way_out=WAY)
+                else:
+                    yield replace(check, verdict="not shown" if why else "right", reason=why)
+
+    def _of_added(self, seen: Read, piece: Piece) -> Iterator[Check]:
+        for number, added in enumerate(seen.added[0] if seen.added else []):
+            if not added.varies or added.multiplied:
+                continue
+            config = config_of(self.model, f"{added.module}.x") or self.config
+            self.tables[number] = table = table_of(added, self.model, config)
+            check = Check(where=self._where(added.module), what=ADDED, against="spec", verdict="not shown")
+            first = first_row(added, self.model, config)
+            if first is None:
+                lies = in_layout(added)
+                blank = replace(check, reason=lies or added.describe(), needed=not lies)
+                yield replace(blank, verdict="right") if lies else blank
+            elif table.first is None:
+                yield replace(check, reason="what is added is no row of a table", needed=True)
+            elif table.first != first:
+                says = f"the first token gets row {table.first} of its table, and must get row {first}"
+                yield replace(check, verdict="wrong", cause="first index", reason=says, way_out=WAY)
+            elif why := deviation_of_positions(table, added, piece):
+                says = why.says if isinstance(why, Deviation) else why
+                yield replace(check, verdict="wrong", cause="positions", reason=says, way_out=WAY)
+            else:
+                yield replace(check, verdict="right")
+
+    def _met(self, way: Way) -> tuple[list[tuple[Met, Deviation]], list[tuple[str, str, str]]]:
+        """What is wrong in a way of calling; and what was not seen of it: its name, where, and why."""
+        wrong: list[tuple[Met, Deviation]] = []
+        unseen: list[tuple[str, str, str]] = []
+        tape = recorded(self.subject, way)
+        if isinstance(tape, str):
+            self.caches = self.caches and len(way.pieces) == 1
+            return wrong, [(BIAS, self.path, tape), (ADDED, self.path, tape)]
+        seen = read(tape, len(way.pieces))
+
+        def note(met: Met, why: Deviation | str) -> None:
+            if isinstance(why, Deviation):
+                wrong.append((met, why))
+            elif why:
+                unseen.append((met.name, met.where, why))
+
+        positions = [piece.positions.cpu() for piece in way.pieces]
+        live = [piece.live.cpu() for piece in way.pieces]
+        for (key, number), known in self.biases.items():
+            if key not in seen.biases:
+                unseen.append((BIAS, self._where(key[0]), "it was not reached, or not in each of the calls"))
+            if way.autocast:
+                known = replace(known, within=WITHIN_HALF)
+            for call, biases in enumerate(seen.biases.get(key, [])):
+                met = Met(way, call, self._where(key[0]), BIAS, positions[call])
+                keys, alive = (torch.cat(x[: call + 1], -1) for x in (positions, live))
+                bias = biases[number] if number < len(biases) else _none(known, way.rows, met, keys)
+                note(met, _of_bias(known, bias, met, keys, alive))
+        for call, added in enumerate(seen.added):
+            for number, table in self.tables.items():
+                if number < len(added):
+                    met = Met(way, call, self._where(added[number].module), ADDED, positions[call])
+                    note(met, deviation_of_positions(table, added[number], way.pieces[call]))
+                else:
+                    unseen.append((ADDED, self.path, "nothing is added there"))
+        return wrong, unseen
+
+    def _where(self, module: str) -> str:
+        return ".".join(filter(None, (self.path, module)))
+
+
+def _none(known: Known, rows: int, met: Met, keys: Tensor) -> LogitBias:
+    """What is seen where nothing is added, or the same for all keys."""
+    values = torch.zeros(rows * len(known.bias.values), met.positions.shape[1], keys.shape[1], dtype=torch.float64)
+    distance = met.positions[:, :, None] - keys[:, None, :]
+    seen = (distance >= 0) | torch.tensor(not known.bias.causal)
+    return LogitBias(values, seen.repeat_interleave(len(known.bias.values), 0), known.bias.table)
+
+
+def _of_bias(known: Known, bias: LogitBias, met: Met, keys: Tensor, live: Tensor) -> Deviation | str:
+    """As `deviation_of_bias`; no fault where a bias counts tokens for itself, whatever positions are given."""
+    counted = torch.arange(keys.shape[1]).expand_as(keys)
+    if met.way.given and not torch.equal(counted, keys):
+        why = deviation_of_bias(known, bias, counted[:, -met.positions.shape[1] :], counted, live)
+        if not isinstance(why, Deviation):
+            return why or "it counts the tokens, whatever positions are given"
+    return deviation_of_bias(known, bias, met.positions, keys, live)
+
+
+HALF = (torch.bfloat16, torch.float16)
+ENDS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions")  # how long a text may be
+WAY = "build the model from the config that its weights were trained with, and compare the code with phasor.encodings"
+
+
+def _with_padding(way: Way, pad: int | None) -> Way:
+    """Where its mask says padding, the token that a model may take for it."""
+    if pad is None:
+        return way
+    pieces = []
+    for piece in way.pieces:
+        tokens = piece.tokens if piece.mask is None else piece.tokens.masked_fill(~piece.live, pad)
+        pieces.append(replace(piece, tokens=tokens))
+    return replace(way, pieces=tuple(pieces))

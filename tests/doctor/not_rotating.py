@@ -1,0 +1,257 @@
+"""Tiny models of transformers in which nothing rotates, and faults that people have made in them."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers.models.bloom import modeling_bloom
+from transformers.models.deberta_v2 import modeling_deberta_v2
+from transformers.models.falcon import modeling_falcon
+from transformers.models.mpt import modeling_mpt
+
+SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL = {**SIZES, "intermediate_size": 32}
+T5 = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 32}
+DISENTANGLED = {
+    **SMALL, "relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"],
+    "max_position_embeddings": 64, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+}  # fmt: skip
+MODELS = {
+    "bloom": ("BloomForCausalLM", {"vocab_size": 64, "hidden_size": 48, "n_layer": 2, "n_head": 6}),
+    "mpt": ("MptForCausalLM", {"vocab_size": 64, "d_model": 48, "n_heads": 6, "n_layers": 2, "max_seq_len": 64}),
+    "falcon": ("FalconForCausalLM", {**SIZES, "alibi": True, "new_decoder_architecture": False}),
+    "t5": ("T5ForConditionalGeneration", {**T5, "decoder_start_token_id": 0}),
+    "t5 encoder": ("T5EncoderModel", T5),
+    "t5 with few buckets": ("T5EncoderModel", {**T5, "relative_attention_num_buckets": 8}),
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}),
+    "opt": ("OPTForCausalLM", {**SIZES, "ffn_dim": 32, "max_position_embeddings": 64, "word_embed_proj_dim": 32}),
+    "roberta": ("RobertaModel", {**SMALL, "max_position_embeddings": 66}),
+    "roberta decoder": ("RobertaForCausalLM", {**SMALL, "max_position_embeddings": 66, "is_decoder": True}),
+    "bert": ("BertModel", {**SMALL, "max_position_embeddings": 64}),
+    "mpnet": ("MPNetModel", {**SMALL, "max_position_embeddings": 66}),
+    "deberta": ("DebertaV2Model", DISENTANGLED),
+    "xlm": ("XLMModel", {"vocab_size": 64, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "sinusoidal_embeddings": True}),
+}
+
+
+def model_of(name: str) -> Any:
+    of_class, sizes = MODELS[name]
+    made = getattr(transformers, of_class)
+    torch.manual_seed(0)
+    return made(made.config_class(**sizes)).eval()
+
+
+Planting = contextlib.AbstractContextManager[Any] | None
+FAULTS: dict[str, tuple[str, str, Callable[[Any], Planting]]] = {}
+
+
+def fault(name: str, of_model: str, cause: str) -> Callable[[Callable[[Any], Planting]], None]:
+    """One fault: what it is, in which model, and the cause that the doctor must name."""
+
+    def noted(plant: Callable[[Any], Planting]) -> None:
+        FAULTS[name] = of_model, cause, plant
+
+    return noted
+
+
+slopes_of, falcon_alibi, mpt_alibi = (
+    modeling_bloom._get_alibi_slopes, modeling_falcon.build_alibi_tensor, modeling_mpt.build_mpt_alibi_tensor,
+)  # fmt: skip
+
+
+def first_of_eight(heads: int, device: Any = None) -> Tensor:
+    return 2.0 ** -torch.arange(1, 9.0)[:heads]
+
+
+@fault("slopes of 6 heads as if there were 8", "bloom", "slopes")
+def _(model: Any) -> Planting:
+    return mock.patch.object(modeling_bloom, "_get_alibi_slopes", first_of_eight)
+
+
+@fault("slopes of 6 heads as if there were 8, MPT", "mpt", "slopes")
+def _(model: Any) -> Planting:
+    def alibi(heads: int, length: int, *_: Any, **more: Any) -> Tensor:
+        return first_of_eight(heads).view(-1, 1, 1) * torch.arange(1 - length, 1)
+
+    return mock.patch.object(modeling_mpt, "build_mpt_alibi_tensor", alibi)
+
+
+@fault("slopes in reverse order", "bloom", "slopes")
+def _(model: Any) -> Planting:
+    return mock.patch.object(modeling_bloom, "_get_alibi_slopes", lambda n, device: slopes_of(n, device).flip(0))
+
+
+@fault("slopes in reverse order, Falcon", "falcon", "slopes")
+def _(model: Any) -> Planting:
+    def alibi(mask: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
+        return falcon_alibi(mask, heads, dtype).unflatten(0, (-1, heads)).flip(1).flatten(0, 1)
+
+    return mock.patch.object(modeling_falcon, "build_alibi_tensor", alibi)
+
+
+@fault("slopes twice as steep", "falcon", "slopes")
+def _(model: Any) -> Planting:
+    return mock.patch.object(modeling_falcon, "build_alibi_tensor", lambda *a, **k: 2 * falcon_alibi(*a, **k))
+
+
+def alibi_changed(model: Any, change: Callable[[Tensor, int], Tensor]) -> None:
+    """``change(alibi, tokens in the cache)``."""
+
+    def changed(block: nn.Module, args: Any, kwargs: Any) -> Any:
+        cache, given = kwargs.get("layer_past"), (args[0] if args else kwargs["hidden_states"]).shape[1]
+        kept = kwargs["alibi"].shape[-1] - given if cache is not None else 0
+        return args, {**kwargs, "alibi": change(kwargs["alibi"], kept)}
+
+    for block in model.transformer.h:
+        block.register_forward_pre_hook(changed, with_kwargs=True)
+
+
+@fault("a bias in bfloat16, which has no odd numbers beyond 256", "bloom", "half precision")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: alibi.bfloat16().float())
+
+
+@fault("a bias in float16", "bloom", "half precision")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: alibi.half().float())
+
+
+@fault("a bias in bfloat16, MPT", "mpt", "half precision")
+def _(model: Any) -> Planting:
+    half = lambda *a, **k: mpt_alibi(*a, **k).bfloat16().float()  # noqa: E731
+    return mock.patch.object(modeling_mpt, "build_mpt_alibi_tensor", half)
+
+
+@fault("keys counted from the chunk", "bloom", "positions restart with the cache")
+def _(model: Any) -> Planting:
+    def restarted(alibi: Tensor, kept: int) -> Tensor:
+        return torch.cat((alibi[..., :kept], alibi[..., kept:] - alibi[..., kept : kept + 1]), -1)
+
+    alibi_changed(model, restarted)
+
+
+@fault("a bias that grows with the distance", "bloom", "direction")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: -alibi)
+
+
+@fault("no bias behind a cache", "bloom", "bias lost, only through a cache")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: alibi * 0 if kept else alibi)
+
+
+@fault("no bias", "bloom", "bias lost")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: alibi * 0)
+
+
+def with_buckets(model: Any) -> list[Any]:
+    return [module for module in model.modules() if hasattr(module, "compute_bias")]
+
+
+@fault("each bucket is the next one's", "t5", "positions")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        own = attention._relative_position_bucket
+        attention._relative_position_bucket = lambda apart, own=own, **rest: own(apart - 1, **rest)
+
+
+@fault("half the farthest distance", "t5", "bucket")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        attention.relative_attention_max_distance //= 2
+
+
+@fault("an encoder's buckets in the decoder", "t5", "direction")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model.decoder):
+        attention.is_decoder = False
+
+
+@fault("a decoder's buckets in the encoder", "t5 encoder", "direction")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        attention.is_decoder = True
+
+
+@fault("the last row behind a cache", "t5", "positions restart with the cache")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model.decoder):
+        own = attention.compute_bias
+        attention.compute_bias = lambda q, k, own=own, device=None, past_seen_tokens=0: own(q, k, device=device)
+
+
+@fault("OPT without its two rows", "opt", "first index")
+def _(model: Any) -> Planting:
+    model.model.decoder.embed_positions.offset = 0
+
+
+@fault("OPT counts padding", "opt", "padding counted, only in some rows of a batch")
+def _(model: Any) -> Planting:
+    table = model.model.decoder.embed_positions
+    own = table.forward
+    table.forward = lambda mask, kept=0, position_ids=None: own(torch.ones_like(mask), kept)
+
+
+@fault("RoBERTa counts from 0", "roberta", "first index")
+def _(model: Any) -> Planting:
+    model.embeddings.padding_idx = -1
+
+
+@fault("RoBERTa counts padding", "roberta", "padding counted, only in some rows of a batch")
+def _(model: Any) -> Planting:
+    counted = lambda ids, padding, kept=0: torch.arange(ids.shape[1]).expand_as(ids) + padding + 1  # noqa: E731
+    model.embeddings.create_position_ids_from_input_ids = counted
+
+
+def looked_up(table: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+    table.register_forward_pre_hook(lambda module, args: (change(args[0]),))
+
+
+@fault("GPT-2 begins anew in each call", "gpt2", "positions restart with the cache")
+def _(model: Any) -> Planting:
+    looked_up(model.transformer.wpe, lambda rows: rows - rows[:, :1])
+
+
+@fault("GPT-2 counts from 1", "gpt2", "first index")
+def _(model: Any) -> Planting:
+    looked_up(model.transformer.wpe, lambda rows: (rows + 1).clamp(max=63))
+
+
+@fault("two tokens share a position", "bert", "positions")
+def _(model: Any) -> Planting:
+    looked_up(model.embeddings.position_embeddings, lambda rows: rows // 2)
+
+
+@fault("the first row's positions for all", "bert", "positions, only in some rows of a batch")
+def _(model: Any) -> Planting:
+    looked_up(model.embeddings.position_embeddings, lambda rows: rows[:1].expand_as(rows))
+
+
+@fault("MPNet's buckets off by one", "mpnet", "positions")
+def _(model: Any) -> Planting:
+    own = model.encoder.relative_position_bucket
+    model.encoder.relative_position_bucket = lambda apart, **rest: own(apart + 1, **rest)
+
+
+@fault("MPNet's past for its future", "mpnet", "direction")
+def _(model: Any) -> Planting:
+    own = model.encoder.relative_position_bucket
+    model.encoder.relative_position_bucket = lambda apart, **rest: own(-apart, **rest)
+
+
+log_bucket = modeling_deberta_v2.make_log_bucket_position
+
+
+@fault("DeBERTa's buckets off by one", "deberta", "bucket")
+def _(model: Any) -> Planting:
+    return mock.patch.object(modeling_deberta_v2, "make_log_bucket_position", lambda x, *rest: log_bucket(x + 1, *rest))
+
+
+@fault("DeBERTa's past for its future", "deberta", "direction")
+def _(model: Any) -> Planting:
+    return mock.patch.object(modeling_deberta_v2, "make_log_bucket_position", lambda x, *rest: log_bucket(-x, *rest))

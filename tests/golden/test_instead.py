@@ -1,0 +1,67 @@
+"""Golden vectors where nothing rotates: what is added to logits and to tokens, and what differs when it differs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+import transformers
+
+from phasor import golden
+from phasor.tools.golden.vectors import read_vectors
+
+BLOOM = {"vocab_size": 64, "hidden_size": 32, "n_layer": 2, "n_head": 4}
+T5 = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 32}
+OPT = {
+    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 32,
+    "word_embed_proj_dim": 32,
+}  # fmt: skip
+
+
+def written(folder: Path, name: str, sizes: dict[str, Any]) -> Any:
+    torch.manual_seed(0)
+    model = getattr(transformers, name)(getattr(transformers, name).config_class(**sizes)).eval()
+    return golden.write(model, folder / "golden"), model
+
+
+def test_alibi_by_distance(tmp_path: Path) -> None:
+    """Press et al., arXiv:2108.12409, section 3: slopes of 4 heads are 2**-2, 2**-4, 2**-6, 2**-8."""
+    folder, _ = written(tmp_path, "BloomForCausalLM", BLOOM)
+    vectors = read_vectors(folder)
+    assert list(vectors.kinds) == ["bias"] and vectors.kinds["bias"].layers == (0, 1)
+    at = torch.arange(vectors.tensors["bias.positions"].numel())
+    mine = -torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])[:, None] * at
+    assert golden.check(folder, {"bias.before": mine}).verdict == "right"
+    for other, cause in ((mine.flip(0), "slopes"), (-mine, "direction"), (mine * 0.9, "unknown")):
+        report = golden.check(folder, {"bias.before": other})
+        assert report.verdict == "wrong" and report.causes == (cause,), str(report)
+
+
+def test_buckets_on_both_sides(tmp_path: Path) -> None:
+    """Raffel et al., arXiv:1910.10683: distances below 8 have a row each, keys behind a query those from 16 on."""
+    folder, model = written(tmp_path, "T5EncoderModel", T5)
+    table = model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.detach().T
+    count = read_vectors(folder).tensors["bias.before"].shape[1]
+    before = table[:, :count] - table[:, :1]
+    behind = torch.cat((table[:, :1], table[:, 17 : 16 + count]), 1) - table[:, :1]
+    assert golden.check(folder, {"bias.before": before, "bias.behind": behind}).verdict == "right"
+    assert golden.check(folder, {"bias.before": behind}).verdict == "wrong"
+
+
+def test_rows_of_learned_positions(tmp_path: Path) -> None:
+    folder, model = written(tmp_path, "OPTForCausalLM", OPT)
+    table = model.model.decoder.embed_positions.weight.detach()
+    count = read_vectors(folder).tensors["tokens.rows"].numel()
+    mine = {"tokens.rows": torch.arange(2, 2 + count), "tokens.vectors": table[2 : 2 + count]}
+    assert golden.check(folder, mine).verdict == "right"
+    report = golden.check(folder, {"tokens.vectors": table[3 : 3 + count]})
+    assert report.causes == ("positions",) and "next position" in report.findings[0].reason
+    assert "KIND.vectors" in (folder / "README.md").read_text()
+
+
+def test_a_config_alone_says_no_values(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="bloom uses ALiBi"):
+        golden.write({"model_type": "bloom", **BLOOM}, tmp_path / "golden")
