@@ -108,7 +108,14 @@ def factor(p: Plant) -> float:
 
 
 def any_wrong(p: Plant) -> Wrong:
-    return p.pick(still, keys_backwards, one_late(p), after(same, times(factor(p))))
+    name, wrong = p.pick(
+        ("not rotated", still),
+        ("sign", keys_backwards),
+        ("positions", one_late(p)),
+        ("factor or louder", after(same, times(factor(p)))),
+    )
+    p.drawn = f" or {name}"
+    return wrong
 
 
 # ---- in some calls, and in a part of them ----------------------------------------------------------------------------
@@ -403,7 +410,8 @@ def not_of(*names: str) -> Callable[[Type], bool]:
 
 @dataclass(frozen=True)
 class Kind:
-    """``label``: what a good diagnosis calls it; ``put`` does it to a model; ``only``: the types that can have it."""
+    """``label``: what a good diagnosis calls it, one of these or another; ``put`` does it to a model; ``only``: the
+    types that can have it."""
 
     label: str
     put: Callable[[Plant], None]
@@ -417,7 +425,9 @@ KINDS: dict[str, Kind] = {
     "factor on k": Kind("attention factor", lambda p: p.turn(after(same, times(factor(p))))),
     "factor on q and k": Kind("attention factor", lambda p: p.turn(after(*[times(factor(p))] * 2))),
     "factor on one pair": Kind("one pair louder", lambda p: p.turn(on_some(p, of_pair(p, factor(p))))),
-    "factor on one head": Kind("attention factor", lambda p: of_head(p, on_some(p, times(factor(p))))),
+    "factor on one head": Kind(
+        "one head louder or attention factor", lambda p: of_head(p, on_some(p, times(factor(p))))
+    ),
     "factor in one layer": Kind("attention factor", lambda p: of_layer(p, on_some(p, times(factor(p))))),
     "factor on the tables": Kind("attention factor", lambda p: on_tables(p, *[times(factor(p))] * 2)),
     "factor on the cosines": Kind("attention factor", lambda p: on_tables(p, times(factor(p)), same)),
@@ -437,7 +447,7 @@ KINDS: dict[str, Kind] = {
         "frequency of one pair", lambda p: pair_s_frequency(p, p.pick(0.5, 0.9, 1.1, 2.0)), stored
     ),
     "one pair faster": Kind("frequency of one pair", lambda p: pair_faster(p, p.draw.uniform(0.01, 0.5))),
-    "pairs exchanged": Kind("pairs exchanged", pairs_exchanged),
+    "pairs exchanged": Kind("pairs exchanged or frequencies in reverse order", pairs_exchanged),
     "frequencies reversed": Kind("frequencies in reverse order", lambda p: p.frequencies(lambda f: f.flip(0)), stored),
     "wrong pairing": Kind("layout", lambda p: p.turn(other_pairs(p))),
     "sign": Kind("sign", lambda p: on_tables(p, same, torch.neg)),
@@ -449,15 +459,20 @@ KINDS: dict[str, Kind] = {
     "k alone turns": Kind("k only", lambda p: p.turn(split(still, right))),
     "a layer does not turn": Kind("not rotated", lambda p: of_layer(p, still)),
     "a layer one token late": Kind("positions", layer_late),
-    "a head does not turn": Kind("not rotated", lambda p: of_head(p, still)),
+    "a head does not turn": Kind("not rotated or q only or k only", lambda p: of_head(p, still)),
     "a pair does not turn": Kind("not rotated", lambda p: still_pairs(p, [p.draw.randrange(p.pairs)])),
     "half of the pairs turn": Kind("rotary width", lambda p: still_pairs(p, range(p.pairs // 2, p.pairs))),
     "turned twice": Kind("rotated twice", lambda p: p.turn(twice)),
     "keys turned twice": Kind("rotated twice", lambda p: p.turn(split(right, twice))),
     "values turned too": Kind("values rotated", values_turned, not_of("gpt_oss")),
     # in some rows, tokens and calls
-    "one row": Kind("one row of a batch", lambda p: where(p, lambda x, n: index(x, 0) == n, p.pick(1, 2, 3))),
-    "the last row": Kind("one row of a batch", lambda p: where(p, lambda x: index(x, 0) == max(x.shape[0] - 1, 1))),
+    "one row": Kind(
+        "one row of a batch or some rows of a batch", lambda p: where(p, lambda x, n: index(x, 0) == n, p.pick(1, 2, 3))
+    ),
+    "the last row": Kind(
+        "one row of a batch or some rows of a batch",
+        lambda p: where(p, lambda x: index(x, 0) == max(x.shape[0] - 1, 1)),
+    ),
     "batches of three and more": Kind("only in large batches", lambda p: when(p, lambda q, see: q.shape[0] > 2)),
     "long calls": Kind(
         "only in long calls", lambda p: when(p, lambda q, see, n: q.shape[2] > n, p.pick(24, 32, 50, 64, 100, 128))
@@ -471,14 +486,18 @@ KINDS: dict[str, Kind] = {
     ),
     "decoding": Kind("only in decoding", lambda p: with_cache(p, p.pick(*CACHES), True), causal),
     "chunks": Kind("only in chunks", lambda p: with_cache(p, p.pick(*CACHES[:4]), False), causal),
-    "stale cached key": Kind("stale key in the cache", lambda p: stale_key(p, p.pick(*CACHES)), causal),
+    "stale cached key": Kind(
+        "stale key in the cache or positions, only in decoding", lambda p: stale_key(p, p.pick(*CACHES)), causal
+    ),
     "keys in the cache": Kind(
-        "keys in the cache turned again",
+        "only in keys that were kept",
         lambda p: keys_in_cache(p, p.pick(*CACHES)),
         not_of("deepseek_v2", "deepseek_v3"),
     ),
     "every nth call": Kind("only in some calls", lambda p: every(p, p.pick(2, 3, 5))),
-    "after a long call": Kind("sticky after a long call", lambda p: sticky(p, p.pick(24, 40, 64, 100))),
+    "after a long call": Kind(
+        "state of a longer call or only in some calls", lambda p: sticky(p, p.pick(24, 40, 64, 100))
+    ),
     "under autocast": Kind("only under autocast", lambda p: when(p, lambda q, see: torch.is_autocast_enabled("cpu"))),
     "in grad mode": Kind("only in grad mode", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
     # positions
@@ -501,13 +520,16 @@ KINDS: dict[str, Kind] = {
     ),
     "positions in int8": Kind("positions", lambda p: p.positions(rounded(torch.int8), text=False)),
     "table clamped": Kind(
-        "table of another length", lambda p: p.positions(lambda at, n: at.clamp(max=n), p.pick(*ROWS), text=False)
+        "table of another length or positions",
+        lambda p: p.positions(lambda at, n: at.clamp(max=n), p.pick(*ROWS), text=False),
     ),
     "table wrapped": Kind(
-        "table of another length", lambda p: p.positions(lambda at, n: at % n, p.pick(*ROWS), text=False)
+        "table of another length or positions", lambda p: p.positions(lambda at, n: at % n, p.pick(*ROWS), text=False)
     ),
     # what is stored, and in which precision
-    "base": Kind("base", lambda p: p.frequencies(lambda f, by: f**by, p.pick(0.5, 0.95, 1.02, 1.25, 1.5)), stored),
+    "base": Kind(
+        "base or frequencies", lambda p: p.frequencies(lambda f, by: f**by, p.pick(0.5, 0.95, 1.02, 1.25, 1.5)), stored
+    ),
     "built with another base": Kind("base", lambda p: rebuilt(p, rope_theta=p.pick(2e3, 2e4, 5e5)), plain),
     "scaling dropped": Kind(
         "scaling", lambda p: rebuilt(p, rope_type="default"), ropes("linear", "yarn", "llama3", "longrope")
@@ -519,7 +541,7 @@ KINDS: dict[str, Kind] = {
     "tables in bfloat16": Kind("half precision", lambda p: on_tables(p, *[rounded(torch.bfloat16)] * 2)),
     "angles in low precision": Kind("half precision", lambda p: low_angles(p, p.pick(*LOW)), plain),
     "product in low precision": Kind("half precision", lambda p: p.turn(after(*[rounded(p.pick(*LOW))] * 2))),
-    "dynamic frequencies kept": Kind("sticky after a long call", never_reset, ropes("dynamic")),
+    "dynamic frequencies kept": Kind("state of a longer call", never_reset, ropes("dynamic")),
     "LongRoPE switches elsewhere": Kind(
         "length of the switch", lambda p: switch_at(p, SHORT + p.pick(-30, -5, -1, 1, 5, 30)), ropes("longrope")
     ),
@@ -528,7 +550,9 @@ KINDS: dict[str, Kind] = {
     "no backward": Kind("no gradient", lambda p: backwards(p, torch.zeros_like)),
     "backward with the forward's sign": Kind("sign of the gradient", lambda p: backwards(p, of_forward=True)),
     "backward with a factor": Kind("factor of the gradient", lambda p: backwards(p, times(factor(p)))),
-    "backward of half of the channels": Kind("gradient of some channels", lambda p: backwards(p, half_zero)),
+    "backward of half of the channels": Kind(
+        "half of the gradient or no gradient or gradient of some channels", lambda p: backwards(p, half_zero)
+    ),
     "backward in bfloat16": Kind("gradient in half precision", lambda p: backwards(p, rounded(torch.bfloat16))),
 }
 

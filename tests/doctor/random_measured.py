@@ -145,7 +145,7 @@ def visible(one: Fault) -> dict[str, float]:
 def outcome(report: Any, name: str) -> str:
     if report.verdict != "wrong":
         return report.verdict
-    if any(name in cause for cause in report.causes):
+    if any(word in cause for word in name.split(" or ") for cause in report.causes):
         return "named"
     laws = ("not ", "unknown")  # a law that the logits do not keep says that something is wrong, and not what
     unnamed = all(cause.startswith(laws) and cause != "not rotated" for cause in report.causes)
@@ -169,7 +169,7 @@ def of_fault(seed: int) -> dict[str, Any]:
     try:
         seen = visible(one)
         with one.planted() as plant:
-            return {**row, "style": plant.style, "visible": seen, **diagnosed(plant.model, one.name)}
+            return {**row, "style": plant.style, "visible": seen, **diagnosed(plant.model, one.name + plant.drawn)}
     except Exception as error:
         return {**row, "style": "", "visible": {}, "outcome": "failed", "causes": [f"{type(error).__name__}: {error}"]}
 

@@ -54,6 +54,7 @@ class Plant:
     def __init__(self, model: Any, kind: Type, draw: random.Random, undo: contextlib.ExitStack) -> None:
         self.model, self.kind, self.draw, self.undo = model, kind, draw, undo
         self.style = ""
+        self.drawn = ""  # more words for what was drawn
         self.attentions = [m for m in model.modules() if _rotates(m)]
         self.rotary = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
         own = inspect.unwrap(type(self.attentions[0]).forward)

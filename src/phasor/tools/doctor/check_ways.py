@@ -76,7 +76,8 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
     seen = [_Seen(called, known, still, HALF if called.way.autocast else within, observed.model) for called in others]
     yield from wrong_in_calls([one for way in seen for one in way.wrong], IN_CALLS)
-    yield from (way.not_wrong() for way in seen if not way.wrong)
+    unseen = all(not way.wrong and way.not_wrong().verdict == "not shown" for way in seen)
+    yield from (replace(way.not_wrong(), needed=unseen) for way in seen if not way.wrong)
 
 
 def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
@@ -210,9 +211,13 @@ class _Seen:
         heads, own = operator.cos.shape[0] / way.rows, reference.operator.cos.shape[0]
         if (heads != own or tokens != given) if of_queries else (heads % own and own % heads):
             return "its heads and tokens are not told apart"
-        seen = reference.of(operator, way.rows)
-        if seen is None or not reference.passing(operator, way.rows, live, self.within):
+        seen, passing = reference.of(operator, way.rows), reference.passing(operator, way.rows, live, self.within)
+        if seen is None or passing is None:
             return self._placed(one, Deviation("layout", "other channels turn or pass than in one plain call"))
+        if passing.any():
+            where, those = (tuple(passing.any(axis).nonzero().flatten().tolist()) for axis in (0, 1))
+            says = "channels that pass are longer or shorter than in one plain call"
+            return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
         by = self._shifts.get((one.where, one.number))
         moved = positions if by is None else positions + by[:, None]
         must = reference.at(moved.clamp(min=0), longest, seen.shape[1])
@@ -351,8 +356,10 @@ def _in_a_cache(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     if not fresh:
         return f"{cause}, only in keys that were kept"
     lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}
+    if any(call == 0 for _, call in fresh):  # before anything was kept
+        return f"{cause}, only in {'long' if min(lengths) > MOST else 'some'} calls"
     if lengths == {1}:
         return f"{cause}, only in decoding"
-    if 1 not in lengths and all(call > 0 for _, call in fresh):
+    if 1 not in lengths:
         return f"{cause}, only in chunks"
     return f"{cause}, only through a cache"

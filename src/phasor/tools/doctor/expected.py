@@ -63,15 +63,15 @@ class Reference:
         found = operator.of_pairs(self.operator.pairs, self.operator.inputs)
         return None if found is None or len(found) % rows else torch.unflatten(found, 0, (rows, -1))
 
-    def passing(self, operator: Operator, rows: int, live: Tensor, within: float) -> bool:
-        """Whether channels that pass are multiplied in another call as here, at the tokens that are ``live``."""
+    def passing(self, operator: Operator, rows: int, live: Tensor, within: float) -> Tensor | None:
+        """``[rows, tokens]``: where channels that pass are multiplied otherwise than here; None where they turn."""
         found = operator.of_passing(self.operator.passing)
         if found is None:
-            return False
+            return None
         seen = torch.unflatten(found, 0, (rows, -1))
         must = _repeated(self.operator.passed[..., :1], seen.shape[1])
-        apart = (seen - must).abs() <= within * must.abs() + NOTHING
-        return bool(apart.movedim(-1, 1)[live].all())
+        near = (seen - must).abs() <= within * must.abs() + NOTHING
+        return ~near.all(2).all(1) & live
 
     def at(self, positions: Tensor, lengths: Tensor, heads: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` at ``positions [rows, tokens]`` in calls of ``lengths [tokens]``.

@@ -152,7 +152,7 @@ def _other_pairs(reference: Reference, spec: RotarySpec) -> Deviation:
 def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
     """A pair that must turn, and whose channels pass."""
     written = spec.layout.written().channels()
-    all_pairs = list(zip(written, written[spec.pairs :], strict=False))
+    all_pairs = list(zip(written[: spec.pairs], written[spec.pairs : 2 * spec.pairs], strict=True))
     found = rates_of(spec, all_pairs)
     seen = {frozenset(pair) for pair in reference.pairs}
     rates = [] if found is None else found.tolist()

@@ -206,10 +206,7 @@ def _generating(tokens: Callable[[int, int], Tensor], most: int) -> Way:
 def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None) -> list[Way]:
     """Calls at a length where an encoding changes, one longer, and beyond the declared length, if these are short."""
     lengths = [original, original + 1] if original else []
-    if declared:
-        lengths.append(declared + 8)
-    if not lengths:
-        lengths = [4 * MOST]
+    lengths.append(max((declared or original or 0) + 8, 4 * MOST))
     found = []
     for length in dict.fromkeys(min(n, LONGEST) for n in lengths):
         found.append(one_call(tokens, length))
