@@ -45,7 +45,7 @@ def test_keys_change_the_row_as_they_change_the_model(name: str) -> None:
 def test_every_type() -> None:
     """Some hours on one core: every key about positions of every type."""
     tally, wrong = Tally(), []
-    for _, outcomes in collect(observable(list(ROWS)), True, 2, None):
+    for _, outcomes in collect(observable(list(ROWS)), 2, None):
         tally.add(outcomes)
         wrong += [one for one in outcomes if one.kind in ("differs", "not read", "not seen") and not argued(one)]
     print(tally)

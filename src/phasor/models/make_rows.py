@@ -69,7 +69,7 @@ def observable(names: list[str]) -> list[str]:
 def observe_all(names: list[str], processes: int, kept: Path | None) -> int:
     """Tell of each type in how many configs its row reads what is observed; in how many of all it does not."""
     tally, changed = Tally(), 0
-    for done, (name, outcomes) in enumerate(collect(names, True, processes, kept), 1):
+    for done, (name, outcomes) in enumerate(collect(names, processes, kept), 1):
         tally.add(outcomes)
         equal = sum(one.kind == "equal" for one in outcomes)
         say(f"{done}/{len(names)} {name}: {equal} of {len(outcomes)} equal")
