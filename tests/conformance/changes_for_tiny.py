@@ -3,6 +3,7 @@
 from typing import Any
 
 FEW_FILTERS = {"num_filters": 4}
+MANY_GROUPS = {"num_code_groups": 32}  # of codes: a head for each but the first, chosen by the number of tokens
 # What a default config lacks to describe a model that runs, or what no rule makes small; before it is made small.
 BEFORE: dict[str, dict[str, Any]] = {
     "emu3": {"vocabulary_map": {"<image>": 100}},
@@ -37,7 +38,8 @@ AFTER: dict[str, dict[str, Any]] = {
     "llama4_vision_model": {"intermediate_size": 384},
     "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"]},
     "qwen2_5_omni_token2wav": {"dit_config": {"mel_dim": 80}},
-    "qwen3_omni_moe_talker_code_predictor": {"num_code_groups": 32},
+    "qwen3_omni_moe": {"talker_config": {**MANY_GROUPS, "code_predictor_config": MANY_GROUPS}},
+    "qwen3_omni_moe_talker_code_predictor": MANY_GROUPS,
     "sam3_tracker": {"vision_config": {"backbone_feature_sizes": [[24, 24], [12, 12], [6, 6]]}},
     "sapiens2": {"num_key_value_heads_per_layer": None},
     "seamless_m4t": {"feature_projection_input_dim": 160},
