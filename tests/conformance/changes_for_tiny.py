@@ -31,6 +31,7 @@ AFTER: dict[str, dict[str, Any]] = {
     "codegen": {"n_head": 4, "n_embd": 1024},  # q, k and v are packed for four devices
     "deepseek_ocr2_vision": {"sam_config": {"downsample_channels": [512, 256]}},
     "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 6}},
+    "dots3_note": {"audio_config": {"conv_output_size": 96}},
     "dots3_note_audio_encoder": {"conv_output_size": 96},
     "eomt_dinov3": {"num_blocks": 1},
     "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
