@@ -38,8 +38,8 @@ class. In use the checkpoint's own config decides. Written by `python docs/model
   and rounds cos and sin to the dtype of the activations, unless the row says otherwise.
 - **keys it reads**: the keys of its config that its row looks at. Two kinds are left out, because they are the same in
   all families: those inside `rope_parameters` or `rope_scaling`, and those that say which layers only predict further
-  tokens. Other keys about positions have no effect. Where such a key asks for an effect, the config is refused. `make
-  conformance` tries each of them in each type against the model's own code.
+  tokens. Other keys about positions have no effect. Where such a key asks for an effect, the config is refused. The
+  law of keys draws from all of them and compares with the model's own code.
 - **unusual**: what else the model does, and what is left to the caller.
 - **\\***: the default config leaves the rotation off, or describes a model that does not run. It was completed for
   this page.

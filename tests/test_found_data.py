@@ -30,6 +30,6 @@ def test_kept_results_are_of_the_configs_they_were_made_with(tmp_path, monkeypat
     config.parent.mkdir(parents=True)
     monkeypatch.setenv("PHASOR_TEST_DATA", str(tmp_path))
     config.write_text("{}")
-    before = fingerprint.__wrapped__("keys")
+    before = fingerprint.__wrapped__("patch")
     config.write_text('{"rope_theta": 1}')
-    assert before != fingerprint.__wrapped__("keys")
+    assert before != fingerprint.__wrapped__("patch")

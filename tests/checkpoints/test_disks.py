@@ -111,24 +111,6 @@ def test_two_at_once(source, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_lock_whose_owner_has_just_gone_keeps_nobody_out(tmp_path, monkeypatch):
-    """It is deleted between our opening it and our holding it: another one is made, and held."""
-    from phasor.support import lock
-
-    theirs, calls = lock.fcntl.flock, []
-
-    def late(file, how):
-        if not calls:
-            (tmp_path / lock.LOCK).unlink()
-        calls.append(file)
-        theirs(file, how)
-
-    monkeypatch.setattr(lock.fcntl, "flock", late)
-    with lock.alone(tmp_path), pytest.raises(ValueError, match="is at work in it"), lock.alone(tmp_path):
-        pass
-    assert len(calls) == 3 and not list(tmp_path.iterdir())
-
-
 def test_a_folder_that_its_owner_takes_away_meanwhile_is_made_again(tmp_path, monkeypatch):
     from phasor.support import lock
 

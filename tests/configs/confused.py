@@ -1,4 +1,4 @@
-"""What people confuse: names for one notion, values of the wrong type, schemes; and how a slip of the pen looks."""
+"""What people confuse: names for one notion, schemes, keys inside rope parameters, and values near the right ones."""
 
 import copy
 import re
@@ -50,41 +50,10 @@ SYNONYMS = (
     ("rope_scaling", "rope_parameters", "rope_config", "rotary_scaling", "rope_params"),
     ("type", "rope_type", "scaling_type"),
 )  # fmt: skip
-SWITCHES = (
-    "use_rope", "no_rope", "use_mrope", "use_alibi", "alibi", "use_yarn", "use_dynamic_ntk", "use_mem_rope",
-    "rope_interleave", "rope_interleaved", "rotary_interleaved", "mrope_interleaved", "rope_is_neox_style",
-    "use_3d_rope", "mla_use_nope", "use_sliding_window", "use_logn_attn", "rotary_value",
-)  # fmt: skip
 ROTARY = re.compile(
     r"(?<!p)rope|rotary|theta|nope|alibi|partial|layer_types|yarn|ntk|base_freq|kv_channels|head_dim|pattern|pos_enc|idxs"
 )
-WRONG = [None, True, False, 0, 1, -1, "", "4", "default", [], [1], {}, {"a": 1}, 1.5, -0.0, 1e300, 2**20, 10**9, 10**30]
 LAYERS = ("full_attention", "sliding_attention", "linear_attention", "chunked_attention", "conv", "mamba", "attention")
-
-
-def typo(random: Random, word: str) -> str:
-    at = random.randrange(max(len(word) - 1, 1))
-    slips: tuple[Callable[[], str], ...] = (
-        lambda: word[:at] + word[at + 1 :],
-        lambda: word[:at] + word[at + 1 : at + 2] + word[at : at + 1] + word[at + 2 :],
-        lambda: word.upper(),
-        lambda: word + "s",
-        lambda: word.replace("_", "-"),
-        lambda: "_" + word,
-        lambda: word + "\x1b[31m",
-    )
-    return random.choice(slips)()
-
-
-def scheme(random: Random) -> dict[str, Any]:
-    name = random.choice(sorted(SCHEMES))
-    found = {random.choice(("rope_type", "rope_type", "type")): name, **copy.deepcopy(SCHEMES[name])}
-    if random.random() < 0.5:
-        found["rope_theta"] = random.choice((10000.0, 500000.0, 1000000))
-    if random.random() < 0.3:
-        key = random.choice(sorted(INSIDE))
-        found[key] = random.choice(INSIDE[key])
-    return found
 
 
 def near(random: Random, value: Any) -> Any:

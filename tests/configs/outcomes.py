@@ -22,10 +22,11 @@ FORMED = re.compile(
     r"^(?!.*(token|vocab|position|theta|_id$|index$)).*(layer|depth|image_size|patch|grid|pattern|interval)"
 )
 Parts = dict[str, ModelRotary | str]
+BAD = ("DISAGREE", "CRASH", "SLOW")
 
 
 class Outcome(NamedTuple):
-    """EQUAL, REFUSED, THEIRS REFUSES or NOT COMPARED; or, which a test must not see, DISAGREE, CRASH or SLOW."""
+    """EQUAL, REFUSED, THEIRS REFUSES or NOT COMPARED; or one of `BAD`, which a test must not see."""
 
     kind: str
     why: str = ""

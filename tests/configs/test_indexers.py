@@ -1,56 +1,16 @@
-"""Indexers of sparse attention against the functions of transformers, and which layers have one."""
+"""Indexers of sparse attention: which layers have one, and as what they are read; bits: tests/conformance."""
 
-import importlib
 from typing import Any
 
 import pytest
-import torch
 
-from phasor import Rotation, apply_rotary_qk
 from phasor.models.configs import ModelRotary, read_config, read_parts
-from rows import INDEXERS
 
 transformers = pytest.importorskip("transformers")
-
-# model type -> function, whether the turned channels come last: from the class …Indexer of each modeling file
-FORMS = {
-    "axk2": ("axk2", "apply_rotary_pos_emb", False),
-    "deepseek_v32": ("deepseek_v32", "apply_rotary_pos_emb", False),
-    "dots3_note_text": ("dots3_note", "apply_rotary_pos_emb_interleave", False),
-    "glm_moe_dsa": ("glm_moe_dsa", "apply_rotary_pos_emb_interleave", False),
-    "hy_v4": ("hy_v4", "apply_rotary_pos_emb", True),
-    "mistral_large4_text": ("mistral_large4", "apply_rotary_pos_emb_interleave", False),
-}
 
 
 def indexer_of(source: Any) -> ModelRotary:
     return read_config(source, part="indexer")
-
-
-@pytest.mark.parametrize("name", sorted(FORMS))
-def test_indexers_rotate_as_in_transformers(name: str) -> None:
-    folder, function, last = FORMS[name]
-    code = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
-    model = indexer_of({"model_type": name}).with_angles("float32")
-    (spec,) = model.distinct
-    n, positions = spec.rotary_dim, torch.tensor([[0, 1, 7, 500, 1023]])
-    q, k = torch.randn(1, 3, 5, spec.head_dim), torch.randn(1, 1, 5, spec.head_dim)
-    angles = positions[..., None].float() * spec.inv_freq().float()
-    cos, sin = (torch.cat((f(angles), f(angles)), -1) for f in (torch.cos, torch.sin))
-    turned = slice(spec.head_dim - n, None) if last else slice(0, n)
-    theirs = getattr(code, function)(q[..., turned], k[..., turned], cos, sin)
-    scale = {"log_scale": torch.zeros(spec.pairs)} if spec.learned else {}
-    ours = apply_rotary_qk(q, k, Rotation.at(spec, positions, **scale))
-    for mine, reference, before in zip(ours, theirs, (q, k), strict=True):
-        assert torch.equal(mine[..., turned], reference)
-        assert int((mine != before).any(dim=(0, 1, 2)).sum()) == n  # no other channel changes
-    assert (model.num_kv_heads, model.softmax_factor, model.part) == (1, 1.0, "indexer")
-
-
-@pytest.mark.parametrize("name", sorted(set(INDEXERS) - {"qwen4_exp_text"}))
-def test_default_sizes_are_those_of_the_config_class(name: str) -> None:
-    config = transformers.AutoConfig.for_model(name)
-    assert (INDEXERS[name].head_dim, INDEXERS[name].heads) == (config.index_head_dim, config.index_n_heads)
 
 
 def test_only_some_layers_have_one() -> None:

@@ -59,6 +59,15 @@ def test_an_empty_dictionary_is_stated_and_null_is_not(value: Any, scaled: bool)
     assert outcome(data).kind == "EQUAL"
 
 
+THETA = {"rope_theta": 1e4}
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+ODD = (
+    LINEAR, {**LINEAR, "rope_type": "dynamic"},
+    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+     "original_max_position_embeddings": 1024},
+    {"rope_type": "longrope", "short_factor": [1.0 + i / 10 for i in range(11)], "long_factor": [4.0] * 11,
+     "original_max_position_embeddings": 1024, "factor": 4.0},
+)  # fmt: skip
 DOTS3 = {"model_type": "dots3_note_text", "num_hidden_layers": 8}
 MIMO = {"model_type": "mimo_v2_flash", "num_hidden_layers": 2}
 KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and positions
@@ -82,8 +91,21 @@ KIMI = {  # vision_config of moonshotai/Kimi-K2.5, the keys about sizes and posi
         {"model_type": "kimi_k25", "text_config": {"model_type": "deepseek_v3"}, "vision_config": KIMI},
         {"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [16, 24, 24], "rope_type": "default"}},
         {"model_type": "qwen3_vl_text", "rope_parameters": {"mrope_section": [8, 12, 12], "rope_type": "default"}},
+        # HunYuan VL: the members of a pair by different axes; Cohere Compass: sections of one kind of layer
+        {"model_type": "hunyuan_vl_text", "head_dim": 128, "rope_parameters": {**THETA, "mrope_section": [16] * 4}},
+        {"model_type": "hunyuan_vl_text", "head_dim": 128,
+         "rope_parameters": {**THETA, "xdrope_section": [16] * 4, "type": "xdrope", "alpha": 1000.0, "factor": 1.0}},
+        {"model_type": "cohere_compass_text", "num_hidden_layers": 2,
+         "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+             "sliding_attention": {**THETA, "rope_type": "default", "mrope_section": [24, 20, 20]},
+             "full_attention": None}},
+        # Moonshine, and an odd width of GLM-4-MoE: 4096 // 96 = 42 channels, half of them 21
+        *({"model_type": "moonshine", "rope_parameters": {**THETA, "partial_rotary_factor": 0.8, **rope}}
+          for rope in (LINEAR, {**LINEAR, "rope_type": "yarn", "original_max_position_embeddings": 128})),
+        *({"model_type": "glm4_moe", "max_position_embeddings": 2048,
+           "rope_parameters": {**THETA, "partial_rotary_factor": 0.5, **rope}} for rope in ODD),
     ],
-)
+)  # fmt: skip
 def test_what_transformers_reads_is_not_refused(data: dict[str, Any]) -> None:
     parts, found = read_and_judged(data)
     assert found.kind == "EQUAL" and not any(isinstance(p, str) and p.startswith("not read") for p in parts.values())

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from phasor import read_config, read_parts
 from phasor.configs import read_rule
@@ -22,45 +21,6 @@ def test_a_key_twice_in_one_object_is_refused(tmp_path: Path) -> None:
     file.write_text('{"model_type": "llama", "rope_theta": 1e4, "inner": {"a": 1}, "rope_theta": 5e5}')
     with pytest.raises(ValueError, match="the key 'rope_theta' stands twice in one object; keep one"):
         read_config(file)
-
-
-def test_moonshine_has_the_scalings_of_transformers() -> None:
-    transformers = pytest.importorskip("transformers")
-    from transformers.models.moonshine.modeling_moonshine import MoonshineRotaryEmbedding
-
-    for rope in ({"rope_type": "linear", "factor": 2.0}, {"rope_type": "yarn", "factor": 4.0,
-                 "original_max_position_embeddings": 128}):  # fmt: skip
-        config = transformers.MoonshineConfig(rope_parameters={"rope_theta": 1e4, "partial_rotary_factor": 0.8, **rope})
-        module = MoonshineRotaryEmbedding(config)
-        (spec,) = read_config(config).with_angles("float32").distinct
-        assert torch.equal(spec.inv_freq().float(), module.inv_freq)
-        assert spec.attention_factor() == module.attention_scaling
-
-
-@pytest.mark.parametrize(
-    "rope",
-    [
-        {"rope_type": "linear", "factor": 2.0},
-        {"rope_type": "dynamic", "factor": 2.0},
-        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-         "original_max_position_embeddings": 1024},
-        {"rope_type": "longrope", "short_factor": [1.0 + i / 10 for i in range(11)], "long_factor": [4.0] * 11,
-         "original_max_position_embeddings": 1024, "factor": 4.0},
-    ],
-    ids=lambda rope: rope["rope_type"],
-)  # fmt: skip
-def test_an_odd_width_of_glm_4_moe_with_every_scaling(rope: dict[str, Any]) -> None:
-    """4096 // 96 = 42 channels, half of them 21: the code forms 11 frequencies from exponents over 21."""
-    transformers = pytest.importorskip("transformers")
-    from transformers.models.glm4_moe.modeling_glm4_moe import Glm4MoeRotaryEmbedding
-
-    config = transformers.Glm4MoeConfig(
-        rope_parameters={"rope_theta": 10_000.0, "partial_rotary_factor": 0.5, **rope}, max_position_embeddings=2048
-    )
-    module = Glm4MoeRotaryEmbedding(config)
-    (spec,) = read_config(config).with_angles("float32").distinct
-    assert (spec.rotary_dim, spec.exponent_dim) == (22, 21)
-    assert torch.equal(spec.inv_freq().float(), module.inv_freq)
 
 
 def test_towers_of_clip_and_its_kin_do_not_rotate() -> None:

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -127,37 +126,3 @@ def words_of_all() -> tuple[str, ...]:
         names = (*declared(cls), *taken(cls), *attributes, *attributes.values())
         found |= dict.fromkeys(n for n in names if WORDS.search(n))
     return tuple(sorted(found))
-
-
-def known(configs: Iterable[Any]) -> dict[str, list[Any]]:
-    """Key -> values that matter: those of the configs, the defaults of all config classes, and some by the name."""
-    found = stated(configs)
-    for cls in config_classes():
-        for field in dataclasses.fields(cls):
-            if WORDS.search(field.name) and isinstance(field.default, str | int | float | list):
-                _add(field.name, field.default, found)
-    for name in words_of_all():
-        for value in () if name in found else (0.5, 64, True):
-            _add(name, value, found)
-    return found
-
-
-def stated(configs: Iterable[Any]) -> dict[str, list[Any]]:
-    """Key -> values that these configs give it, without those of all config classes, which take seconds."""
-    found: dict[str, list[Any]] = {}
-    for config in configs:
-        _collect(config, found)
-    return found
-
-
-def _collect(config: Any, found: dict[str, list[Any]]) -> None:
-    for key, value in config.items() if isinstance(config, dict) else ():
-        _collect(value, found)
-        if isinstance(key, str) and WORDS.search(key) and value is not None:
-            _add(key, value, found)
-
-
-def _add(key: str, value: Any, found: dict[str, list[Any]]) -> None:
-    values = found.setdefault(key, [])
-    if len(values) < 6 and not any(value == other and type(value) is type(other) for other in values):
-        values.append(value)

@@ -1,95 +1,50 @@
-"""What a config made small needs beside the rules of `shrink`, by model type."""
+"""What a config made small needs beside the rules of `phasor.eye.tiny`, by model type."""
 
 from typing import Any
 
-# Values that the rules of `shrink` do not find, with which a config describes a model that runs.
-EXPERTS = {"num_experts_per_tok": 2, "n_routed_experts": 4, "n_group": 1, "topk_group": 1}
-CHANGES: dict[str, dict[str, Any]] = {
-    "bamba": {"mamba_n_heads": 8, "attn_layer_indices": [1, 3]},
-    "blt": {
-        "patcher_config": {"hidden_size": 128},
-        "encoder_config": {"hidden_size_global": 256},
-        "decoder_config": {"hidden_size": 128, "hidden_size_global": 256},
-        "global_config": {"hidden_size": 256},
-    },
-    "chmv2": {"backbone_config": {"out_indices": [1, 2, 3, 4]}},
-    "chameleon": {"vocabulary_map": {"<image>": 100, "IMGIMGAZ": 101}},
-    "clvp": {"decoder_config": {"decoder_fixing_codes": [83, 45, 45, 99]}},
-    "clvp_encoder": {"projection_dim": 128},
-    "codegen": {"n_head": 4, "n_embd": 1024},
-    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 1, "clip_qkv": 8.0}},
-    "deepseek_v2": EXPERTS,
-    "deepseek_v4": {
-        "o_groups": 1,
-        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 6},
-    },
-    "deepseek_ocr2_text": {**EXPERTS, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]},
-    "deepseek_ocr2_vision": {"sam_config": {"downsample_channels": [64, 256]}},
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32},
-    "dia": {"decoder_config": {"cross_hidden_size": 64}},
-    "dots1": {**EXPERTS, "n_shared_experts": 1},
-    "dots3_note": {"vision_config": {"adapter_out_dim": 64}, "audio_config": {"adapter_out_dim": 64}},
-    "dots3_note_audio_encoder": {"adapter_input_size": 64},
-    "dots3_note_vision_encoder": {"adapter_in_dim": 128},
-    "edgetam_video": {"memory_attention_rope_feat_sizes": [6, 6], "memory_attention_rope_k_sizes": [4, 4]},
-    "efficientloftr": {"hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 8},
+FEW_FILTERS = {"num_filters": 4}
+MANY_GROUPS = {"num_code_groups": 32}  # of codes: a head for each but the first, chosen by the number of tokens
+# What a default config lacks to describe a model that runs, or what no rule makes small; before it is made small.
+BEFORE: dict[str, dict[str, Any]] = {
     "emu3": {"vocabulary_map": {"<image>": 100}},
-    "falcon_h1": {"mamba_n_heads": 4, "mamba_d_ssm": 32},
-    "fun_asr_nano": {"adaptor_config": {"hidden_size": 64, "intermediate_size": 16}},
-    "glm5_next": {"text_config": {"index_topk": 16}},
     "granite4_vision": {"deepstack_layer_map": [[-2, 0], [-1, 1]], "downsample_rate": "1/2"},
-    "granite_docling": {"vision_config": {"out_hidden_size": 128}},
-    "granitemoehybrid": {"mamba_n_heads": 8},
+    "vibevoice": {"audio_config": FEW_FILTERS, "semantic_model_config": FEW_FILTERS},
+    "vibevoice_asr": {
+        "acoustic_tokenizer_encoder_config": FEW_FILTERS,
+        "semantic_tokenizer_encoder_config": FEW_FILTERS,
+    },
+    "qwen3_omni_moe": {
+        "talker_config": {"spatial_merge_size": 2, "text_config": {"shared_expert_intermediate_size": 32}},
+    },
+}
+# What the rules do not fit together, or leave too large.
+AFTER: dict[str, dict[str, Any]] = {
+    "chmv2": {
+        "backbone_config": {
+            "num_hidden_layers": 4,
+            "stage_names": ["stem", "stage1", "stage2", "stage3", "stage4"],
+            "out_features": None,
+            "out_indices": [1, 2, 3, 4],
+        },
+    },
+    "clvp": {"decoder_config": {"decoder_fixing_codes": [83, 45, 45, 99]}},
+    "codegen": {"n_head": 4, "n_embd": 1024},  # q, k and v are packed for four devices
+    "deepseek_ocr2_vision": {"sam_config": {"downsample_channels": [512, 256]}},
+    "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 6}},
+    "dots3_note": {"audio_config": {"conv_output_size": 96}},
+    "dots3_note_audio_encoder": {"conv_output_size": 96},
+    "eomt_dinov3": {"num_blocks": 1},
     "hrm_text": {"num_layers_per_stack": 2, "num_hidden_layers": 16},
-    "inkling2": {"vision_config": {"text_hidden_size": 64}},
-    "jev": {"hidden_size": 64},
+    "lightglue": {"keypoint_detector_config": {"keypoint_decoder_dim": 65}},
     "llama4_vision_model": {"intermediate_size": 384},
-    "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"] * 2},
-    "mistral_large4": {"vision_config": {"hidden_size": 256, "head_dim": 128}},
-    "molmo2": {"adapter_config": {"vision_feature_layer": [3, 2]}},
-    "moonshine_streaming": {"num_key_value_heads": 2},
-    "muse_spark": {"audio_config": {"out_hidden_size": 64}, "vision_config": {"out_hidden_size": 64}},
-    "nemotron3_diarization": {"head_config": {"audio_hidden_size": 128}},
-    "nemotron": {"num_key_value_heads": 2},
-    "pixtral": {"hidden_size": 128},
-    "nemotron_h": {"n_groups": 1},
-    "qwen2_vl": {"vision_config": {"hidden_size": 64}},
-    "qwen3_omni_moe": {"talker_config": {"spatial_merge_size": 2}},
-    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 32},
-    "qwen4_exp_text": {
-        "indexer_n_heads": 2,
-        "indexer_kv_heads": 1,
-        "indexer_head_dim": 256,
-        "indexer_budget": 8,
-        "indexer_compress_ratio": 2,
-    },
-    "sam2_video": {"memory_attention_rope_feat_sizes": [6, 6]},
-    "sam3_tracker": {
-        "vision_config": {"backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]]},
-        "prompt_encoder_config": {"hidden_size": 64},
-    },
-    "sam3_tracker_video": {"memory_attention_rope_feat_sizes": [6, 6]},
-    "sam3_vision_model": {"fpn_hidden_size": 64},
+    "minimax_m3_vl_text": {"layer_types": ["full_attention", "minimax_m3_sparse"]},
+    "qwen2_5_omni_token2wav": {"dit_config": {"mel_dim": 80}},
+    "qwen3_omni_moe": {"talker_config": {**MANY_GROUPS, "code_predictor_config": MANY_GROUPS}},
+    "qwen3_omni_moe_talker_code_predictor": MANY_GROUPS,
+    "sam3_tracker": {"vision_config": {"backbone_feature_sizes": [[24, 24], [12, 12], [6, 6]]}},
     "sapiens2": {"num_key_value_heads_per_layer": None},
-    "seamless_m4t": {  # heads in words of its own, so its widths would stay: 375 million weights
-        "hidden_size": 128,
-        "speech_encoder_layers": 2,
-        "unit_embed_dim": 64,
-        "lang_embed_dim": 32,
-        "spkr_embed_dim": 32,
-        "upsample_initial_channel": 64,
-    },
+    "seamless_m4t": {"feature_projection_input_dim": 160},
     "shieldgemma2": {"yes_token_index": 98, "no_token_index": 99},
-    "step3p5": {"sliding_window": 8},
-    "t5_gemma_module": {"dropout_rate": 0.0},
-    "t5gemma2_decoder": {"dropout_rate": 0.0},
-    "t5gemma2_text": {"dropout_rate": 0.0},
-    "zamba2": {"n_mamba_heads": 2, "mamba_headdim": 160, "attention_hidden_size": 320, "hybrid_layer_ids": [3]},
+    "zamba2": {"mamba_headdim": 320},
 }
 ONLY_SDPA = ("qwen2_5_omni_dit", "qwen2_5_omni_token2wav")  # they look "eager" up where it is not
-# Hidden sizes of models whose code takes the width of a head from them, whatever head_dim says.
-WIDTHS = {
-    "bailing_hybrid": 256, "blt_patcher": 128, "blt_global_transformer": 256, "blt_local_decoder": 128,
-    "esmc": 128, "gradium_phonon_tts": 768,
-    "helium": 256, "pocket_tts": 1024,
-}  # fmt: skip

@@ -19,8 +19,8 @@ PARTS = {
     "qwen3_omni_moe_code2wav": (
         "qwen3_omni_moe", "code2wav_config", "qwen3_omni_moe", "Qwen3OmniMoeCode2WavTransformerModel",
     ),
-    "t5_gemma_module": ("t5_gemma_module", "", "t5gemma", "T5GemmaEncoder"),
-    "voxtral_realtime_text": ("voxtral_realtime_text", "", "voxtral_realtime", "VoxtralRealtimeTextModel"),
+    "t5_gemma_module": ("t5gemma", "encoder", "t5gemma", "T5GemmaEncoder"),
+    "voxtral_realtime_text": ("voxtral_realtime", "text_config", "voxtral_realtime", "VoxtralRealtimeTextModel"),
 }  # fmt: skip
 OF = {"vjepa2_predictor": ("vjepa2", "predictor"), "esmfold2_atom": ("esmfold2", "atom_encoder")}  # built whole
 
@@ -31,8 +31,7 @@ def build(model_type: str) -> nn.Module:
     if model_type not in PARTS:
         return tiny_model(OF.get(model_type, (model_type,))[0])
     whole, path, folder, name = PARTS[model_type]
-    config = tiny_config(whole)
-    config = getattr(config, path) if path else config
+    config = getattr(tiny_config(whole), path)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
     with quiet():
@@ -93,7 +92,8 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
     },
     "efficientloftr": lambda m: {"pixel_values": noise(1, 2, 3, 64, 64)},
     "idefics": lambda m: {
-        "input_ids": words(1, 12), "pixel_values": noise(1, 1, 3, 64, 64), "image_attention_mask": torch.ones(1, 12, 1),
+        "input_ids": words(1, 12), "pixel_values": noise(1, 1, 3, *[m.config.vision_config.image_size] * 2),
+        "image_attention_mask": torch.ones(1, 12, 1),
     },
     "inkling2_vision": lambda m: {
         "pixel_values": noise(16, *[m.config.patch_size * m.config.spatial_merge_size] * 2, 3),
@@ -143,6 +143,7 @@ INPUTS: dict[str, Callable[[Any], Any]] = {
         "input_ids": words(2, 12), "encoder_hidden_states": noise(2, 12, m.config.hidden_size),
     },
     "sam3_lite_text": described,
+    "sam3_tracker": lambda m: {"pixel_values": noise(1, 3, *[m.config.vision_config.backbone_config.image_size] * 2)},
     "seamless_m4t": lambda m: {"input_features": noise(1, 64, 160), "decoder_input_ids": words(1, 12)},
     "timesfm2_5": lambda m: {"past_values": noise(1, 256)},
     "voxtral_realtime": lambda m: {

@@ -14,7 +14,6 @@ from .reached import ROOT, reached
 
 FOLDER = ROOT / ".sweeps"
 SWEEPS = {
-    "keys": "tests/conformance/sensitivity.py",
     "patch": "tests/integrations/sweep.py",
     "doctor": "tests/doctor/healthy.py",
 }

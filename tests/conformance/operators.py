@@ -33,13 +33,17 @@ class Outcome(NamedTuple):
         return self.steps is not None and self.steps <= ROUNDINGS
 
 
+def log_scale(spec: RotarySpec) -> Tensor:
+    """Of learned frequencies, in the model's parameter and in the spec's call."""
+    return torch.linspace(-0.5, 0.3, spec.pairs)
+
+
 def wrong(spec: RotarySpec) -> RotarySpec:
     """A spec whose angles are 5 % too large."""
     return spec.replace(position_scale=1.05 * spec.position_scale)
 
 
 NOTHING = Outcome(None, None)
-LOG_SCALE = torch.tensor(0.125)  # for learned frequencies, in the model's buffer and in the spec's call
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def _nearest(outcomes: Iterable[Outcome]) -> Outcome:
 
 def phasors(spec: RotarySpec, turn: int | None, positions: Tensor, length: int, q: Tensor, k: Tensor) -> Pair:
     """q and k turned by phasor, all heads or the first ``turn``."""
-    more = {"log_scale": LOG_SCALE.expand(spec.pairs)} if spec.learned else {}
+    more = {"log_scale": log_scale(spec)} if spec.learned else {}
     at = positions[0] if spec.axes.count == 1 else positions
     rotation = Rotation.at(spec, at, length if spec.length_dependent else None, dtype=q.dtype, **more)
     return tuple(torch.cat((apply_rotary(x[:, :turn], rotation), x[:, turn or len(x[0]) :]), dim=1) for x in (q, k))
@@ -124,7 +128,7 @@ def own(case: Case, positions: Tensor, q: Tensor, k: Tensor) -> Iterator[Pair]:
     scaled = [positions] if spec.position_scale == 1 else [positions * spec.position_scale, positions]
     for module, at in product(modules_for(case.config), scaled):
         if spec.learned:
-            module.alpha.data.copy_(LOG_SCALE)
+            module.alpha.data.copy_(log_scale(spec))
         for given, function, (start, stop) in product(tables(module, case.word, at, q.dtype), functions, slices):
             a, b = (x[:, :heads_that_turn, :, start:stop] for x in (q, k))
             for result in turned(function, given, a, b, at):

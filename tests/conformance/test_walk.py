@@ -2,6 +2,8 @@
 
 import pytest
 
+from .kept import SWEEPS
+from .reached import ROOT, reached
 from .source import read_source, rotating
 from .walk import NEVER_ROTATE, NOT_BUILT, default_config, model_types, places, rotates
 
@@ -44,3 +46,12 @@ def test_382_model_types_rotate() -> None:
     found = model_types()
     assert len(found) == 382
     assert {"llama", "gptj", "dinov3_vit", "esmfold2", "gemma4_assistant", "llava", "colpali", "voxtral"} <= set(found)
+
+
+def test_results_are_kept_for_the_code_that_they_are_of() -> None:
+    """A change of a row, of the reader or of the arithmetic makes a new sweep necessary, one of the rest does not."""
+    source = ROOT / "src/phasor"
+    found = {p.relative_to(source).as_posix() for p in reached(ROOT / SWEEPS["patch"]) if source in p.parents}
+    assert {"models/configs.py", "models/rows.json", "rotary/scaling/yarn.py", "rotary/tables.py"} <= found
+    assert {"eye/tiny/sizes.py", "tools/patch/match.py"} <= found
+    assert not [file for file in found if file.startswith(("cli", "tools/doctor", "rotary/kernels/triton"))]

@@ -1,6 +1,5 @@
 """Tiny models: model type -> a model of that type with random weights, and inputs for it."""
 
-import importlib
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -8,27 +7,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .changes_for_tiny import CHANGES, ONLY_SDPA, WIDTHS
-from .shrink import shrink
-from .source import read_source, rotating
+from phasor.eye import tiny
+
+from .changes_for_tiny import AFTER, BEFORE, ONLY_SDPA
 from .walk import default_config, quiet
 
-LENGTH = 12
+LENGTH, WINDOW = 12, 8  # tokens
 
 
 def tiny_config(model_type: str) -> Any:
-    config = default_config(model_type)
+    """The default config made small by the rules of a model that is observed, and as `changes_for_tiny` says."""
+    whole = _merged(default_config(model_type).to_dict(), BEFORE.get(model_type, {}))
+    small = tiny.tiny_config(whole).config
     with quiet():
-        return type(config)(**_changed(shrink(config.to_dict(), WIDTHS.get(model_type, 64))))
+        return type(small)(**_merged(_with_short_windows(small.to_dict()), AFTER.get(model_type, {})))
 
 
-def _changed(data: dict[str, Any]) -> dict[str, Any]:
-    """With the changes of `CHANGES`, in the parts as well."""
-    inside = {k: _changed(v) if isinstance(v, dict) and "model_type" in v else v for k, v in data.items()}
-    text, tower = inside.get("text_config"), inside.get("vision_config")
-    if isinstance(text, dict) and isinstance(tower, dict) and "out_hidden_size" in tower and "hidden_size" in text:
-        inside["vision_config"] = {**tower, "out_hidden_size": text["hidden_size"]}
-    return _merged(inside, CHANGES.get(str(data.get("model_type")), {}))
+def _with_short_windows(data: dict[str, Any]) -> dict[str, Any]:
+    """A window that few tokens fill."""
+    inside = {k: _with_short_windows(v) if isinstance(v, dict) else v for k, v in data.items()}
+    wide = isinstance(data.get("sliding_window"), int) and data["sliding_window"] > WINDOW
+    return inside | ({"sliding_window": WINDOW} if wide else {})
 
 
 def _merged(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -36,40 +35,11 @@ def _merged(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {**data, **{k: _merged(data[k], v) if k in both else v for k, v in changes.items()}}
 
 
-def model_class(config: Any) -> type[torch.nn.Module]:
-    """The class that transformers runs for a config: an auto class's, else the last model of its file built from it."""
-    auto = importlib.import_module("transformers.models.auto.modeling_auto")
-    mappings = [auto.MODEL_MAPPING, *(m for name, m in vars(auto).items() if name.endswith("_MAPPING"))]
-    for mapping in mappings:
-        if type(config) in mapping:
-            found = mapping[type(config)]
-            return found[0] if isinstance(found, tuple) else found
-    names = [n for n in rotating().get(type(config).__name__, ()) if _is_model(n)]
-    if not names:
-        raise ValueError(f"no model of transformers is built from a {type(config).__name__} alone")
-    folder, module, name = names[-1]
-    return getattr(importlib.import_module(f"transformers.models.{folder}.{module}"), name)
-
-
-def _is_model(name: tuple[str, str, str]) -> bool:
-    bases = read_source().bases.get(name, [])
-    own = any(b == "PreTrainedModel" or b.endswith("PreTrainedModel") or _is_model((*name[:2], b)) for b in bases)
-    return own and not name[2].endswith("PreTrainedModel")
-
-
-def tiny_model(model_type: str, **options: Any) -> torch.nn.Module:
-    """A model of this type with random weights, in evaluation mode. ``options``: e.g. ``attn_implementation``."""
-    torch.manual_seed(0)
-    config = tiny_config(model_type)
-    usual = "sdpa" if model_type in ONLY_SDPA else "eager"
-    config._attn_implementation = options.pop("attn_implementation", usual)
-    with quiet():
-        model = model_class(config)(config).eval()
-    for parameter in model.parameters():
-        # what starts at zero (ZAYA's temperature of the keys) would hide the rotation
-        wild = parameter.numel() and not parameter.abs().max() < 1e4  # memory that no initialisation reached
-        if wild or not parameter.any() or (parameter.ndim > 1 and parameter.std() < 0.02):
-            torch.nn.init.normal_(parameter.data, std=0.05)
+def tiny_model(model_type: str) -> torch.nn.Module:
+    """A model of this type with random weights, in evaluation mode."""
+    model = tiny.tiny_model(tiny_config(model_type))
+    if model_type in ONLY_SDPA:
+        model.config._attn_implementation = "sdpa"  # type: ignore[union-attr]
     return model
 
 

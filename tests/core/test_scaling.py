@@ -20,9 +20,6 @@ from phasor.rotary.scaling import (
     YaRN,
     YaRNPaper,
 )
-from phasor.rotary.scaling.ntk import stretched_base
-
-from . import papers
 
 EPS = torch.finfo(torch.float64).eps  # two values that were each rounded once
 
@@ -42,38 +39,6 @@ def test_plain_ladder():
     """RoFormer: 10000^(-2i/8) is 1, 0.1, 0.01, 0.001."""
     assert plain(8).tolist() == [1.0, 0.1, 0.01, 0.001]
     assert plain(2).tolist() == [1.0]
-
-
-@pytest.mark.parametrize("factor, base", [(2, 20221.26), (4, 40889.94), (8, 82684.62), (16, 167198.74)])
-def test_ntk_bases(factor, base):
-    """b' = b s^(d/(d-2)) of YaRN eq. 16 for b = 10000, d = 128, evaluated by hand calculator."""
-    assert float(stretched_base(Decimal(10_000), Decimal(factor), 128)) == pytest.approx(base, abs=0.005)
-    expected = torch.tensor([base ** (-2 * i / 128) for i in range(64)], dtype=torch.float64)
-    torch.testing.assert_close(scaled(NTK(float(factor))), expected, rtol=1e-6, atol=0)
-
-
-@pytest.mark.parametrize("factor", [2.0, 3.5, 8.0, 0.5])
-def test_ntk_ends(factor):
-    """The fastest pair stays, the slowest is divided by the factor: the definition of the base change (YaRN 3.1)."""
-    got = scaled(NTK(factor))
-    assert got[0] == 1.0
-    assert got[-1].item() == pytest.approx(plain()[-1].item() / factor, rel=1e-15)
-
-
-@pytest.mark.parametrize("factor", [2.0, 8.0])
-def test_ntk_fixed_ends(factor):
-    """kexue.fm 9706: the i-th pair from 1 is divided by k^(2i/d); so the last one by k and the first by k^(2/d)."""
-    got = scaled(NTKFixed(factor))
-    assert got[0].item() == pytest.approx(factor ** (-2 / 128), rel=1e-15)
-    assert got[-1].item() == pytest.approx(plain()[-1].item() / factor, rel=1e-15)
-
-
-def test_dynamic_ntk_base():
-    """Llama 2 (L0 = 4096), factor 2, at 8192 tokens: factor 3 and the base 30527.74 (10000 * 3^(128/126))."""
-    scaling = DynamicNTK(factor=2.0, original_max_position=4096)
-    assert scaling.factor_at(8192) == 3
-    expected = torch.tensor([30527.74 ** (-2 * i / 128) for i in range(64)], dtype=torch.float64)
-    torch.testing.assert_close(scaled(scaling, 8192), expected, rtol=3e-7, atol=0)
 
 
 @pytest.mark.parametrize("seq_len", [None, 1, 4096])
@@ -142,14 +107,6 @@ def test_llama3_without_a_blend():
         torch.testing.assert_close(ratio, expected, rtol=3e-6, atol=0)
 
 
-@pytest.mark.parametrize("factor, length, value", [(32.0, 4096, 1.19023807), (512.0, 4096, 1.32287566)])
-def test_longrope_attention_factors(factor, length, value):
-    """sqrt(1 + ln s / ln L): Phi-3-128k (s = 32) and the 2048k model (s = 512; sqrt(1.75) = 1.32287566)."""
-    scaling = LongRoPE(short_factor=(1.0,), long_factor=(1.0,), original_max_position=length, factor=factor)
-    assert scaling.attention_factor() == pytest.approx(value, abs=5e-9)
-    assert scaling.attention_factor(100_000) == pytest.approx(value, abs=5e-9)
-
-
 def test_longrope_attention_factor_that_is_stated():
     plain_fields = {"short_factor": (1.0,), "long_factor": (1.0,), "original_max_position": 4096}
     assert LongRoPE(**plain_fields, factor=1.0).attention_factor() == 1.0
@@ -165,12 +122,6 @@ def test_longrope_switches_after_the_trained_length():
     for seq_len, divisors in ((None, (1, 2)), (1, (1, 2)), (4096, (1, 2)), (4097, (4, 32)), (10**6, (4, 32))):
         got = scaled(scaling, seq_len, dim=4)
         assert got.tolist() == pytest.approx([1 / divisors[0], 0.01 / divisors[1]], rel=1e-15)
-
-
-@pytest.mark.parametrize("factor", [2.0, 4.0, 2.5])
-def test_linear_is_position_divided(factor):
-    """Position interpolation (arXiv:2306.15595, eq. 4): the angle at m is the plain angle at m / factor."""
-    torch.testing.assert_close(scaled(Linear(factor)), plain() / factor, rtol=EPS, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +193,3 @@ def test_the_registry_is_complete():
     }
     assert [n for n, s in SCALINGS.items() if s.length_dependent] == ["dynamic", "stepped_ntk", "longrope"]
     assert all(scheme.name == name for name, scheme in SCALINGS.items())
-
-
-def test_exact_frequencies_against_the_papers(scheme):
-    expected = torch.tensor([float(f) for f in papers.frequencies(scheme, 10_000)], dtype=torch.float64)
-    assert torch.equal(scheme.inv_freq(10_000), expected)

@@ -3,6 +3,7 @@
 import pytest
 
 from phasor.models.prefixes import attentions, find_prefix, prefixes
+from phasor.models.rows import ROWS
 from phasor.models.weights import Piece, Rows, Weights, pieces
 from phasor.rotary.spec import RotarySpec
 
@@ -189,3 +190,14 @@ def test_several_attentions_in_each_layer_and_layers_that_are_run_again():
     names = {f"{stack}.{i}.{x}_proj.weight": (16, 16) for stack in ("low", "high") for i in range(2) for x in "qk"}
     assert found(names, (SPEC,) * 8, loop) == ""
     assert len(attentions(names, loop, (SPEC,) * 8, "")) == 4
+
+
+def test_baichuan_packs_queries_keys_and_values_one_after_the_other():
+    """Its code: ``proj.unflatten(-1, (3, hidden_size))``, a head after the other in each of the three."""
+    at = "model.layers.0.self_attn"
+    shapes = {f"{at}.W_pack.weight": (24, 8), f"{at}.o_proj.weight": (8, 8)}
+    found = pieces(ROWS["baichuan"].weights, RotarySpec(head_dim=4), shapes, at, heads=2, kv_heads=2)
+    assert [(*piece[:2], piece.starts) for piece in found] == [
+        (f"{at}.W_pack.weight", "q", (0, 4)),
+        (f"{at}.W_pack.weight", "k", (8, 12)),
+    ]

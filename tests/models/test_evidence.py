@@ -15,9 +15,8 @@ from phasor.models.evidence.changes import changes
 from phasor.models.evidence.collect import collect, of_type, with_defaults
 from phasor.models.evidence.compare import differences
 from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
-from phasor.models.evidence.new_row import NotUnderstood, new_row
 from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
-from phasor.models.make_rows import config_classes, observable, of_config_class
+from phasor.models.make_rows import observable
 from phasor.models.rows import ROWS
 
 # Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; towers;
@@ -46,7 +45,7 @@ def test_keys_change_the_row_as_they_change_the_model(name: str) -> None:
 def test_every_type() -> None:
     """Some hours on one core: every key about positions of every type."""
     tally, wrong = Tally(), []
-    for _, outcomes in collect(observable(list(ROWS)), True, 2, None):
+    for _, outcomes in collect(observable(list(ROWS)), 2, None):
         tally.add(outcomes)
         wrong += [one for one in outcomes if one.kind in ("differs", "not read", "not seen") and not argued(one)]
     print(tally)
@@ -144,22 +143,6 @@ def test_changes_are_made_of_what_was_read() -> None:
     assert {rope["rope_type"] for rope in ropes} == {"default", "linear", "dynamic", "yarn", "llama3", "longrope"}
     assert ropes[0] == {"rope_theta": 200.0, "rope_type": "default"}
     assert not any("x" in keys for keys in made.values())
-
-
-def test_a_row_is_written_of_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sarvam's row, without having it."""
-    written = ROWS["sarvam_moe"]
-    monkeypatch.delitem(ROWS, "sarvam_moe")
-    monkeypatch.setattr("phasor.models.evidence.new_row.stated", dict)
-    row, outcomes = new_row("sarvam_moe", of_config_class(config_classes()["sarvam_moe"]))
-    monkeypatch.setitem(ROWS, "sarvam_moe", written)
-    assert row["heads"] == 64 and row["partial"] == 1.0 and "interleaved" not in row
-    assert {one.kind for one in outcomes} == {"equal"}
-
-
-def test_no_row_is_written_over_another() -> None:
-    with pytest.raises(NotUnderstood, match="it has a row"):
-        new_row("llama", of_config_class(config_classes()["llama"]))
 
 
 def test_arguments_are_of_types_that_are_there() -> None:

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from phasor.models import make_rows
-from phasor.models.make_rows import as_text
 from phasor.models.reading.axes import striped
 from phasor.models.reading.row import Alias, PartOf, Row
 from phasor.models.reading.text import TextModel
@@ -25,8 +24,8 @@ def test_a_row_says_what_the_file_says(name: str) -> None:
     assert as_data(row) == full(DATA[name], DATA)
 
 
-def test_the_file_is_written_as_it_stands() -> None:
-    assert as_text(DATA) == TEXT
+def test_the_file_is_in_the_order_of_the_names() -> None:
+    assert list(DATA) == sorted(DATA)
 
 
 def test_a_field_of_the_row_is_an_object() -> None:
@@ -66,8 +65,6 @@ def test_a_type_without_a_row_is_told(capsys: pytest.CaptureFixture[str], monkey
     """BERT's class has no rope parameters, so it needs no row."""
     pytest.importorskip("transformers")
     monkeypatch.setattr(make_rows, "stated", dict)
-    monkeypatch.setattr(make_rows, "observe_all", lambda *_: None)
+    monkeypatch.setattr(make_rows, "observe_all", lambda *_: 0)
     assert make_rows.main(["gpt_neox", "bert"]) == 1
-    out = capsys.readouterr().out
-    assert out.startswith("new: gpt_neox: {'config': 'GPTNeoXConfig'") and "'partial_rotary_factor': 0.25" in out
-    assert "not understood: gpt_neox: it has a row" in out and out.endswith("1 new, 0 changed, 1 not understood\n")
+    assert capsys.readouterr().out == "new: gpt_neox: GPTNeoXConfig\n1 new, 0 changed\n"

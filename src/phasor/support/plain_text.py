@@ -6,7 +6,6 @@ Words come from configs, file names, tensor names and labels, and anybody may ha
 import base64
 import html
 import json
-import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -92,15 +91,6 @@ def html_text(text: str) -> str:
     '&lt;b&gt;\\\\u202e'
     """
     return html.escape(printable(text))
-
-
-def markdown_text(text: str) -> str:
-    """Words inside a paragraph or a cell of Markdown, on one line, with no mark-up that a reader of it would obey.
-
-    >>> print(markdown_text("a|b ![x](http://e) `c` <b>"))
-    a\\|b !\\[x\\](http://e) \\`c\\` &lt;b&gt;
-    """
-    return re.sub(r"([\\`*\[\]|])", r"\\\1", html_text(one_line(text)))
 
 
 def figure_text(text: str) -> str:

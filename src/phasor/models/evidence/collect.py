@@ -5,7 +5,6 @@ import logging
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ SAVED = "with all its defaults stated"
 TASKS = 12  # types after which a process is made anew: the classes of transformers are never forgotten
 
 
-def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
-    """The default config of a type, bare and as it is saved; its changes where that was seen and ``swept``."""
+def of_type(model_type: str) -> list[Outcome]:
+    """The default config of a type, bare and as it is saved, and its changes where that was seen."""
     import torch
 
     torch.set_num_threads(1)
@@ -29,7 +28,7 @@ def of_type(model_type: str, swept: bool = True) -> list[Outcome]:
         warnings.simplefilter("ignore")
         bare = default_of(model_type)
         outcomes = [experiment(bare)]
-        if not swept or not outcomes[0].reads or outcomes[0].kind not in ("equal", "differs"):
+        if not outcomes[0].reads or outcomes[0].kind not in ("equal", "differs"):
             return outcomes
         whole = with_defaults(bare)
         for name, keys in ((SAVED, whole), *changes(whole, outcomes[0].reads)):
@@ -47,9 +46,7 @@ def with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def collect(
-    names: Iterable[str], swept: bool, processes: int, kept: Path | None
-) -> Iterator[tuple[str, list[Outcome]]]:
+def collect(names: Iterable[str], processes: int, kept: Path | None) -> Iterator[tuple[str, list[Outcome]]]:
     """Each type with its outcomes, as they come; ``kept``: a file with a line for each type that is done."""
     done = dict(_read(kept)) if kept is not None and kept.is_file() else {}
     todo = []
@@ -59,7 +56,7 @@ def collect(
         else:
             todo.append(name)
     with get_context("spawn").Pool(processes, maxtasksperchild=TASKS) as pool:
-        for outcomes in pool.imap_unordered(partial(of_type, swept=swept), todo):
+        for outcomes in pool.imap_unordered(of_type, todo):
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps([asdict(one) for one in outcomes]) + "\n")

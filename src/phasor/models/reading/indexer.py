@@ -18,6 +18,7 @@ class Indexer(SubModel):
     """The indexer of one family: default width and number of heads, layout, and the kind of layers that have one.
 
     ``names``: the keys of its width and heads; ``nested``: an object that may hold them, under the names ``inside``.
+    ``every``: where no key says which layers have one of their own, the first has, and each so-many-th from the second.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("indexer_rope_interleave",)
@@ -32,6 +33,7 @@ class Indexer(SubModel):
     nested: str = ""
     inside: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    every: int = 1
 
     def is_present(self, data: dict[str, Any]) -> bool:
         return self.head_dim is not None or data.get(self.names[0]) is not None
@@ -43,7 +45,8 @@ class Indexer(SubModel):
         flag = keys.flag(*self.reads)
         agreed([(f"the code of {name}", self.interleaved), *keys.entries(*self.reads)])
         keys.explain("interleaved pairs" if flag else "halves", *self.reads)
-        kinds = keys.get(kind_key) or ["full"] * count
+        usual = ["full" if not i or (i - 1) % self.every == 0 else "shared" for i in range(count)]
+        kinds = keys.get(kind_key) or usual
         if not isinstance(kinds, list | tuple) or len(kinds) < count:
             raise ValueError(f"{path}{kind_key} must have one word per layer, {count} here, got {kinds!r:.80}")
         keys.explain("which layers have an indexer of their own", kind_key)

@@ -157,9 +157,6 @@ def _forms(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: boo
         yield from (Tables(spec, form, rounded, last, led) for form in forms)
 
 
-HEADS = {"k": 2, "xk": 2, "key": 2}
-
-
 def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
     """The parameters of a function that rotates, as `CALLS` lists them, and the default of its ``unsqueeze_dim``."""
     named, default = [], 1
@@ -301,17 +298,11 @@ def random_arguments(
 ) -> Iterator[Arguments]:
     """Random heads and the tables at ``positions`` under the names of the function's parameters."""
     formed = replace(tables, spec=tables.spec.replace(learned=False)).at(torch.zeros(1, dtype=formed_in), positions)
-    cos, sin = formed if isinstance(formed, tuple) else (formed, formed)
+    cos, sin = formed
     *batch, tokens, _ = cos.shape
     if len(batch) > 1:  # of positions with one more axis than such a module is given
         return
-    values: dict[str, Any] = {
-        "cos": cos,
-        "sin": sin,
-        "freqs_cis": formed,
-        "freqs_ci": formed,
-        "position_ids": positions,
-    }
+    values: dict[str, Any] = {"cos": cos, "sin": sin, "position_ids": positions}
     if "sinusoidal_pos" in way.parameters:
         if not batch:  # such a table always has four dimensions
             return
@@ -328,7 +319,7 @@ def random_arguments(
     for order in ("bhsd", "bshd"):
         for name in names:
             if name not in of_tables:
-                heads = HEADS.get(name, 3)
+                heads = 2 if name == "k" else 3
                 shape = (heads, tokens) if order == "bhsd" else (tokens, heads)
                 values[name] = torch.randn(*batch, *shape, width, generator=random).to(dtype)
         more = {"unsqueeze_dim": len(batch) + (order == "bshd")} if selects else {}

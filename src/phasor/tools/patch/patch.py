@@ -14,7 +14,7 @@ from ...support.checks import flag
 from .damage import modules_with_tables, restore
 from .match import Match, match, match_norms
 from .observed import observed_matches
-from .reading import ModelReading, is_read
+from .reading import ModelReading, parts_of
 from .regime import FrozenGenerate, Regime, RotaryModule, check_regime
 from .report import PatchReport, Swap
 from .sites import find
@@ -80,11 +80,12 @@ def patch(
     _check(model, angles)
     check_name(kernel)
     flag("fuse_norm", fuse_norm)
-    if not is_read(model):
+    parts = parts_of(model)
+    if parts is None:
         return _observed(model, angles, compare, kernel, fuse_norm, seq_len, inputs)
     frozen = check_regime(seq_len, model)
     with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
-        reading = ModelReading(model, angles, kernel, frozen)
+        reading = ModelReading(model, angles, kernel, frozen, parts)
         matches = [match(site, reading) for site in find(model)]
     rows = tuple(row for matched in matches for row in matched.rows)
     if not rows:

@@ -14,6 +14,7 @@ from .rebuilt import RebuiltModels
 from .sites import has_config, part_of
 from .tables import Form, Tables
 
+Parts = dict[str, ModelRotary | str]  # as `read_parts` gives them
 # First parameter -> the form of the tables that such a function is always given.
 OWN_FORM: dict[str, Form] = {"tensor": "half", "sinusoidal_pos": "half", "xq": "complex", "query": "complex"}
 
@@ -27,10 +28,12 @@ class ModelReading:
     - ``tables``: the tables that each rotary module was seen to form, by its path; `match` fills them in.
     """
 
-    def __init__(self, model: nn.Module, angles: Angles, kernel: str = "auto", seq_len: Any = None) -> None:
+    def __init__(
+        self, model: nn.Module, angles: Angles, kernel: str = "auto", seq_len: Any = None, parts: Parts | None = None
+    ) -> None:
         self.model, self.angles, self.kernel, self.seq_len = model, angles, kernel, seq_len
         self.config: Any = model.config
-        self.parts = read_parts(self.config)
+        self.parts = read_parts(self.config) if parts is None else parts
         self.rebuilt = RebuiltModels(model)
         weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         self.dtypes = tuple(dict.fromkeys((torch.float32, torch.bfloat16, weights)))
@@ -93,12 +96,14 @@ class ModelReading:
         return f"; {self.angles} angles move it by {moved.size:.1e} at position {NEAR_AND_FAR[-1]}"
 
 
-def is_read(model: nn.Module) -> bool:
-    """Whether a model has a config that says of some part what rotates in it, or that nothing does."""
+def parts_of(model: nn.Module) -> Parts | None:
+    """What a model's config says, part by part; None without a config, and where it says of no part what rotates."""
     if not has_config(model):
-        return False
+        return None
     config: Any = model.config
-    return any(isinstance(part, ModelRotary) or part.startswith("no rotary") for part in read_parts(config).values())
+    parts = read_parts(config)
+    known = any(isinstance(part, ModelRotary) or part.startswith("no rotary") for part in parts.values())
+    return parts if known else None
 
 
 def specs_of(models: Sequence[ModelRotary]) -> list[RotarySpec]:

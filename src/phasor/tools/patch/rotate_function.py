@@ -4,7 +4,7 @@
 phasor's, and gives a pair; ``order`` says where heads and tokens are. A model's function either says so by the place
 at which it inserts the head axis into cos and sin, or always has the same order.
 
-Those that take complex tables are compared and never replaced: `report.COMPLEX`.
+Those that take complex tables stay the model's own: `report.COMPLEX`.
 """
 
 from collections.abc import Callable
@@ -129,23 +129,6 @@ def sinusoidal(rotate: Rotate, default: int, order: Order) -> Callable:
     return all_heads
 
 
-def complex_pair(rotate: Rotate, default: int, order: Order) -> Callable:
-    def both(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> Any:
-        return rotate(xq, xk, freqs_cis.real, freqs_cis.imag, order)
-
-    return both
-
-
-def complex_vision(rotate: Rotate, default: int, order: Order) -> Callable:
-    """Llama 4's tower: ``[B, S, H, D]`` heads, and a table of all patches in any shape of ``S * P`` values."""
-
-    def named(query: Tensor, key: Tensor, freqs_ci: Tensor) -> Any:
-        table = freqs_ci.reshape(query.shape[1], query.shape[-1] // 2)
-        return rotate(query, key, table.real, table.imag, "bshd")
-
-    return named
-
-
 CALLS: dict[tuple[str, ...], Call] = {
     ("q", "k", "cos", "sin", "unsqueeze_dim"): pair,
     ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): pair,
@@ -158,8 +141,6 @@ CALLS: dict[tuple[str, ...], Call] = {
     ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
     ("tensor", "sin", "cos"): sin_first,
     ("sinusoidal_pos", "query_layer", "key_layer", "value_layer=None"): sinusoidal,
-    ("xq", "xk", "freqs_cis"): complex_pair,
-    ("query", "key", "freqs_ci"): complex_vision,
 }
 
 
