@@ -107,7 +107,7 @@ $(SITE)/installed:
 	@$(PIP) install -c constraints.txt 'mkdocs-material>=9.5' 'latex2mathml>=3.77'
 	@touch $@
 
-# The rows of the models beside the transformers that is installed: what is new, what changed; ARGS=--write puts it down.
+# The rows of the models beside the transformers that is installed: what is new, and what changed.
 # ARGS="--kept rows.jsonl" goes on where an earlier call was interrupted.
 rows: $(STAMP)
 	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
