@@ -41,6 +41,8 @@ class Node(nn.Module):
                 self.reads += [n for n in branch.reads if n not in branch.made]
             else:
                 self.marks[attribute.name] = graph.file.tensor(value) if hasattr(value, "dims") else value
+        if self.op == "Cast":
+            self.marks["to"] = graph.file.kind(self.marks["to"])
         opset, has = graph.file.opset, library().defs.has
         self.fault = ""
         if self.domain in STANDARD and not has(self.op, opset):
