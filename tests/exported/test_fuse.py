@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from phasor.tools.onnx import fuse  # noqa: E402
+from phasor.tools.onnx import check, fuse  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,
@@ -78,11 +78,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_becomes_one_operator_with_exact_tables(fused, form):
+def test_every_form_becomes_one_operator_with_exact_tables(fused, tmp_path, form):
     """Near position 511 float32 angles are off by 1e-5; the operator, run by another implementation, is not."""
     name, made, sign = FORMS[form]
     report, after = fused(made())
     assert report.fused == 2 and ops(after) == ["Add", "RotaryEmbedding", "RotaryEmbedding"]
+    if sign == 1:
+        assert check(tmp_path / "fused.onnx", CONFIGS[name]).equal
     assert sum(t.name.startswith("rotary") for t in after.graph.initializer) == 2  # cos and sin, for both
     rng = np.random.default_rng(0)
     at = np.array([[0, 7, 300, ROWS - 1], [ROWS - 1, 0, 0, 1]])
@@ -247,6 +249,26 @@ def test_functions_are_written_out(fused):
     made.opset_import.append(helper.make_opsetid("own", 1))
     report, after = fused(made)
     assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2 and not after.functions
+
+
+def test_branches_are_entered(fused):
+    """Both branches of an If rotate: one forwards, one backwards."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made, other = plain("halves", frequencies("halves")), reverse("halves")
+    branches = {}
+    for name, part in (("then", made), ("else", other)):
+        branches[f"{name}_branch"] = helper.make_graph(list(part.graph.node), name, [], list(part.graph.output))
+    chosen = helper.make_node("If", ["which"], ["q_rotated", "k_rotated"], "chosen", **branches)
+    del made.graph.node[:]
+    made.graph.node.append(chosen)
+    made.graph.input.append(info("which", TensorProto.BOOL, 1))
+    report, after = fused(made)
+    assert report.fused == 4 and ops(after) == ["If"] and report.nodes == (49, 7)
+    x, at = np.ones((1, HEADS, 2, HEAD), np.float32), np.array([[3, ROWS - 1]])
+    session = onnxruntime.InferenceSession(after.SerializeToString())
+    for which, sign in ((True, 1), (False, -1)):
+        y = session.run(None, {"q": x, "k": x, "positions": at, "which": np.array([which])})[0]
+        np.testing.assert_allclose(y, turned("halves", x, at, sign), atol=1e-6)
 
 
 # Files

@@ -20,7 +20,7 @@ from ...support.whole_files import check_file_target, followed, write_whole
 from .graph import Graph, Unread
 from .inputs import Sizes
 from .operators import NotShown
-from .read import File, read_file, tensors_of
+from .read import File, bodies, inside, read_file, tensors_of
 from .rewrite import Site, rewritten
 from .rotations import AT_ONCE, PADDED, Rerun, Rotation, Rotations, every_position, rows_in, tables
 from .running import DoesNotRun, apart, outputs_of
@@ -102,22 +102,58 @@ def fuse(
 
 
 def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[FuseReport, Any]:
+    model = type(source.model)()
+    model.CopyFrom(source.model)
+    founds: list[_Found] = []
+    for body in _branches(model.graph):
+        part = _alone(model, body)
+        found, after = _of_part(File(part, source.folder), path, length)
+        if found.sites:
+            new = {t.name for t in after.graph.initializer} - {t.name for t in part.graph.initializer}
+            model.graph.initializer.extend(t for t in after.graph.initializer if t.name in new)
+            del body.node[:]
+            body.node.extend(after.graph.node)
+            model.MergeFrom(type(model)(opset_import=after.opset_import[len(model.opset_import) :]))
+        founds.append(found)
+    found, model = _of_part(File(model, source.folder), path, length)
+    founds.append(found)
+    sites, findings = [s for f in founds for s in f.sites], [x for f in founds for x in f.findings()]
+    if not sites:
+        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, found.rotations)}")
+    outputs = _compared(source, model, found.rotations, run)
+    nodes = _count(source.graph), _count(model.graph)
+    rows = max(len(site.cos) for site in sites)
+    return FuseReport(path.name, tuple(findings), len(sites), nodes, rows, outputs), model
+
+
+def _of_part(part: File, path: Path, length: int | None) -> tuple["_Found", Any]:
+    """What is fused of a graph, and the model with it."""
     try:
-        rotations = Rotations(source)
+        found = _Found(Rotations(part), path, length)
     except NotShown as error:
         raise ValueError(f"{path} cannot be run: {error}") from None
-    found = _Found(rotations, path, length)
-    model = source.model
+    model = part.model
     while found.sites:
-        model = rewritten(source.model, found.sites, source.opset)
-        if not found.prove(Graph(model.graph, File(model, source.folder))):
-            break
-    if not found.sites:
-        raise ValueError(f"{path} has no rotation to fuse: {_why(found.findings(), rotations)}")
-    outputs = _compared(source, model, rotations, run)
-    nodes = len(source.graph.node), len(model.graph.node)
-    rows = max(len(site.cos) for site in found.sites)
-    return FuseReport(path.name, tuple(found.findings()), len(found.sites), nodes, rows, outputs), model
+        model = rewritten(part.model, found.sites, part.opset)
+        if not found.prove(Graph(model.graph, File(model, part.folder))):
+            return found, model
+    return found, part.model
+
+
+def _branches(graph: Any) -> list[Any]:
+    return [body for node in graph.node if node.op_type == "If" for body in bodies(node)]
+
+
+def _alone(model: Any, body: Any) -> Any:
+    """A branch as a model: it reads the inputs and constants of the graph that it stands in."""
+    part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
+    part.graph.input.extend(model.graph.input)
+    part.graph.initializer.extend(model.graph.initializer)
+    return part
+
+
+def _count(graph: Any) -> int:
+    return sum(1 + len(list(inside(node))) for node in graph.node)
 
 
 class _Found:
@@ -133,7 +169,10 @@ class _Found:
         for (_, side), turn in seen.turns.items():
             name, what = seen.name(turn)
             about: dict[str, Any] = {"where": name, "what": f"{side}, {what}"}
-            if any(node.rotates for node in seen.nodes(turn.operations).values()):
+            nodes = seen.nodes(turn.operations)
+            if any(path.count(".") > 1 for path in nodes):  # it is looked at by itself
+                continue
+            if any(node.rotates for node in nodes.values()):
                 self._left.append(Finding(**about, verdict="right", reason="an operator already"))
             elif turn.turns:
                 self._add(turn, about)

@@ -62,7 +62,8 @@ class _New:
 
     def __post_init__(self) -> None:
         every = (one for node in self.graph.node for one in (node, *inside(node)))
-        self._names = {*_read(self.graph), *(name for one in every for name in one.output)}
+        given = (one.name for one in (*self.graph.input, *self.graph.initializer))
+        self._names = {*given, *(name for one in every for name in one.output)}
 
     def name(self, word: str) -> str:
         """One that no value has."""
