@@ -219,22 +219,36 @@ def test_what_no_operator_says_is_left_and_named(fused):
     assert [f.verdict for f in report.findings] == ["right", "not shown"]
 
 
-def test_half_precision_has_exact_angles_rounded_once(fused):
-    """Heads in float16, by tables that are formed in float32 and cast."""
-    made = plain("halves", frequencies("halves"))
+@pytest.mark.parametrize("angles, far", [(TensorProto.FLOAT, 100_000), (TensorProto.FLOAT16, 60_000)])
+@pytest.mark.parametrize("half", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_half_precision_has_exact_angles_rounded_once(fused, half, angles, far):
+    """Heads and tables in half precision; angles are formed in float32, or in float16, which has no position 2049."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
     for value in (*made.graph.input[:2], *made.graph.output):
-        value.type.tensor_type.elem_type = TensorProto.FLOAT16
-    for node in list(made.graph.node):
-        if node.op_type in ("Cos", "Sin"):
-            last = next(n for n in made.graph.node if n.output[0] == node.op_type)
-            last.output[0] = f"{node.op_type}_wide"
-            cast = helper.make_node("Cast", [last.output[0]], [node.op_type], to=TensorProto.FLOAT16)
-            made.graph.node.insert(list(made.graph.node).index(last) + 1, cast)
-    report, after = fused(made, length=100_001)
+        value.type.tensor_type.elem_type = half
+    nodes = []
+    for node in made.graph.node:
+        last = node.output[0]
+        if last in ("Cos", "Sin", "real"):
+            node.output[0] = f"{last}_wide"
+            nodes += [node, n("Cast", [f"{last}_wide"], [last], to=angles if last == "real" else half)]
+        elif last == "angles":
+            few = n("Cast", ["frequencies"], ["few"], to=angles)
+            node.input[1] = "few"
+            nodes += [few, node]
+        elif last.endswith("_times"):
+            nodes += [n("CastLike", ["factor", node.input[0]], [f"{last}_by"]), node]
+            node.input[1] = f"{last}_by"
+        else:
+            nodes.append(node)
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    report, after = fused(made, length=far + 1, run=False)
     cos = next(numpy_helper.to_array(t) for t in after.graph.initializer if t.name == after.graph.node[1].input[1])
-    exact = np.cos(100_000 * frequencies("halves").astype(np.float32).astype(np.float64))
-    assert cos.dtype == np.float16 and report.rows == 100_001
-    assert np.abs(cos[100_000] - exact).max() <= 2.0**-12  # half a step of float16 below 1
+    exact = np.float16 if angles == TensorProto.FLOAT16 else np.float32
+    right = np.cos(far * frequencies("halves").astype(exact).astype(np.float64))
+    assert report.fused == 2 and report.rows == far + 1
+    assert np.abs(cos[far].astype(np.float64) - right).max() <= 2.0 ** (-12 if half == TensorProto.FLOAT16 else -9)
 
 
 def test_functions_are_written_out(fused):

@@ -45,7 +45,7 @@ class FuseReport(Report[Finding]):
 
     def __str__(self) -> str:
         largest = max((f.difference.size or 0.0 for f in self.findings if f.difference is not None), default=0.0)
-        how = "equal to the bit" if largest == 0 else f"equal within the rounding of its angles, {largest:.2g} at most"
+        how = "equal to the bit" if largest == 0 else f"equal within its own rounding, {largest:.1g} at most"
         lines = [
             f"{self.subject}: {self.fused} of {len(self.findings)} rotations fused, each {how}",
             f"nodes {self.nodes[0]:,} -> {self.nodes[1]:,}, tables of {self.rows:,} positions; {self.outputs}",
@@ -270,13 +270,14 @@ def _positions(graph: Graph, of: Rotation, length: int, batch: int, every: bool)
 
 
 def _allowed(of: Rotation, x: Tensor, rows: Tensor) -> Tensor:
-    """By how much each value may differ: by roundings of its angle, where the graph forms one, and of products."""
+    """By how much each value may differ: by roundings of its angle, where the graph forms one, of tables, products."""
+    angle, table, product = (torch.finfo(kind).eps for kind in (of.angles_in, of.tables_in, of.dtype))
     inv_freq = torch.tensor(of.inv_freq or (0.0,) * of.layout.pairs, dtype=torch.float64)
     shape = [1] * x.ndim
     shape[0], shape[of.tokens] = rows.shape
     angles = (rows[..., None] * inv_freq).abs().reshape(*shape[:-1], -1)
     members = of.layout.split(x.double().abs())
-    allowed = of.factor * sum(members) * (STEPS * torch.finfo(of.dtype).eps + torch.finfo(of.angles_in).eps * angles)
+    allowed = of.factor * sum(members) * (STEPS * max(table, product) + angle * angles)
     return of.layout.within(torch.zeros_like(x, dtype=torch.float64), of.layout.join(allowed, allowed))
 
 

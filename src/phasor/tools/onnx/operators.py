@@ -87,6 +87,14 @@ def rows_of(x: Tensor, at: Tensor, axis: int = 0) -> Tensor:
     return rows.reshape([*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]])
 
 
+def picked(x: Tensor, at: Tensor, batch_dims: int = 0) -> Tensor:
+    if batch_dims:
+        raise NotShown("it has batch_dims")
+    if at.shape[-1] == 1 and at.numel():
+        return rows_of(x, at[..., 0])
+    return x[tuple(at.unbind(-1))]
+
+
 def layer_norm(x: Tensor, scale: Tensor, bias: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> Tensor:
     return functional.layer_norm(x, x.shape[axis:], scale.expand(x.shape[axis:]), bias, epsilon)
 
@@ -206,7 +214,7 @@ STANDARD: dict[str, Callable[..., Any]] = {
     "Flatten": lambda x, axis=1: x.reshape(math.prod(x.shape[:axis]), -1),
     "Gather": rows_of,
     "GatherElements": lambda x, at, axis=0: torch.gather(x, axis, at % x.shape[axis]),
-    "GatherND": lambda x, at, batch_dims=0: cannot("it has batch_dims") if batch_dims else x[tuple(at.unbind(-1))],
+    "GatherND": picked,
     "Gelu": lambda x, approximate=b"none": functional.gelu(x, approximate=approximate.decode()),
     "Identity": torch.clone,
     "LayerNormalization": layer_norm,

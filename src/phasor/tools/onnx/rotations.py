@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...eye.frequencies import NotExplained, frequencies
 from ...eye.stretch import CannotSay, Stretch, Stretches, coordinate_in
+from ...eye.tape import Operation
 from ...rotary.layout import Layout
 from .graph import Graph, Unread
 from .inputs import Sizes, inputs
@@ -30,7 +31,7 @@ class Rotation:
 
     ``positions``: the value that says where these stand, of shape ``at`` and type ``counted_in``; "" where the graph
     counts from 0. ``inv_freq`` of each pair, as it stands in the graph; None where that holds tables. ``factor`` is
-    inside cos and sin. ``angles_in``: the type of the angles.
+    inside cos and sin. ``angles_in``, ``tables_in``: the types that the graph forms angles and tables in.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Rotation:
     inv_freq: tuple[float, ...] | None
     factor: float
     angles_in: torch.dtype
+    tables_in: torch.dtype
 
     def __str__(self) -> str:
         turning, width = self.layout.rotary_dim, self.layout.head_dim
@@ -97,6 +99,7 @@ class Rotations:
         inv_freq = [0.0] * stretch.place.layout.pairs
         for pair, value in zip(stretch.place.pair_of, found.values[0].tolist(), strict=True):
             inv_freq[pair] = value
+        angles_in, tables_in = self._formed_in(turn, stretch)
         return Rotation(
             source=self.names[stretch.source],
             target=self.names[stretch.target],
@@ -109,15 +112,24 @@ class Rotations:
             layout=stretch.place.layout,
             inv_freq=tuple(inv_freq) if found.exact and stretch.exact else None,
             factor=stretch.factor,
-            angles_in=self._angles_in(turn, stretch),
+            angles_in=angles_in,
+            tables_in=tables_in,
         )
 
-    def _angles_in(self, turn: Turn, stretch: Stretch) -> torch.dtype:
-        """The type that cosines are taken in; of tables, float32."""
+    def _formed_in(self, turn: Turn, stretch: Stretch) -> tuple[torch.dtype, torch.dtype]:
+        """The types of angles and of tables: the narrowest before, and after, cosines are taken; float32 where the
+        graph holds tables."""
         formed = self.seen.behind(Turn(turn.side, stretch.seen.operations))
-        forming = self.seen.nodes(tuple(o for o in formed if o.name in ("cos", "sin"))).values()
-        kinds = {self._type(node.outputs[0]) for node in forming}
-        return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
+        first = min((o.index for o in formed if o.name in ("cos", "sin")), default=None)
+        if first is None:
+            return torch.float32, torch.float32
+        before, after = (o for o in formed if o.index <= first), (o for o in formed if o.index > first)
+        return self._narrowest(*before), self._narrowest(*after)
+
+    def _narrowest(self, *operations: Operation) -> torch.dtype:
+        kinds = {self._type(node.outputs[0]) for node in self.seen.nodes(operations).values()}
+        wide = (kind for kind in kinds if kind.is_floating_point)
+        return max(wide, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
 
 class Rerun:
