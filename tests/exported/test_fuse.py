@@ -233,9 +233,10 @@ def test_half_precision_has_exact_angles_rounded_once(fused, half, angles, far):
             node.output[0] = f"{last}_wide"
             nodes += [node, n("Cast", [f"{last}_wide"], [last], to=angles if last == "real" else half)]
         elif last == "angles":
-            few = n("Cast", ["frequencies"], ["few"], to=angles)
-            node.input[1] = "few"
-            nodes += [few, node]
+            kept = next(t for t in made.graph.initializer if t.name == "frequencies")
+            kind = np.float16 if angles == TensorProto.FLOAT16 else np.float32
+            kept.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(kept).astype(kind), "frequencies"))
+            nodes.append(node)
         elif last.endswith("_times"):
             nodes += [n("CastLike", ["factor", node.input[0]], [f"{last}_by"]), node]
             node.input[1] = f"{last}_by"
@@ -245,8 +246,7 @@ def test_half_precision_has_exact_angles_rounded_once(fused, half, angles, far):
     made.graph.node.extend(nodes)
     report, after = fused(made, length=far + 1, run=False)
     cos = next(numpy_helper.to_array(t) for t in after.graph.initializer if t.name == after.graph.node[1].input[1])
-    exact = np.float16 if angles == TensorProto.FLOAT16 else np.float32
-    right = np.cos(far * frequencies("halves").astype(exact).astype(np.float64))
+    right = np.cos(far * frequencies("halves").astype(kind).astype(np.float64))
     assert report.fused == 2 and report.rows == far + 1
     assert np.abs(cos[far].astype(np.float64) - right).max() <= 2.0 ** (-12 if half == TensorProto.FLOAT16 else -9)
 
@@ -263,6 +263,18 @@ def test_functions_are_written_out(fused):
     made.opset_import.append(helper.make_opsetid("own", 1))
     report, after = fused(made)
     assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2 and not after.functions
+
+
+def test_what_cannot_be_run_is_said_and_hides_nothing_behind_the_next_projection(fused):
+    """An operator of somebody's own between what comes in and the projections of q, k and v."""
+    made = attending(plain("halves", frequencies("halves")))
+    for node in made.graph.node:
+        if node.op_type == "MatMul" and node.input[0] == "x":
+            node.input[0] = "own"
+            made.graph.value_info.append(info(node.output[0], TensorProto.FLOAT, "batch", "seq", HEADS * HEAD))
+    made.graph.node.insert(0, helper.make_node("Own", ["x"], ["own"], "first", domain="somebody"))
+    report, _ = fused(made)
+    assert report.fused == 2 and "\nnot run: Own 'first': no operator of somebody that is known here" in str(report)
 
 
 def test_branches_are_entered(fused):

@@ -34,13 +34,14 @@ class FuseReport(Report[Finding]):
     """One finding for each rotation: right where an operator stands for it now, not shown where it was left.
 
     ``fused``: how many operators are new; ``nodes``: before and after; ``rows``: of the longest new table; ``outputs``:
-    what was seen of the whole model's.
+    what was seen of the whole model's; ``unread``: what could not be run, and hides what follows up to a projection.
     """
 
     fused: int
     nodes: tuple[int, int]
     rows: int
     outputs: str
+    unread: tuple[str, ...]
     unit: ClassVar[str] = "rotation"
 
     def __str__(self) -> str:
@@ -50,12 +51,13 @@ class FuseReport(Report[Finding]):
             f"{self.subject}: {self.fused} of {len(self.findings)} rotations fused, each {how}",
             f"nodes {self.nodes[0]:,} -> {self.nodes[1]:,}, tables of {self.rows:,} positions; {self.outputs}",
         ]
-        return "\n".join([*lines, *(f"left: {f.place()}: {f.reason}" for f in self.findings if f.verdict != "right")])
+        lines += [f"left: {f.place()}: {f.reason}" for f in self.findings if f.verdict != "right"]
+        return "\n".join([*lines, *(f"not run: {reason}" for reason in self.unread[:3])])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         more = {"fused": self.fused, "nodes": list(self.nodes), "rows": self.rows, "outputs": self.outputs}
-        return {**super().to_dict(), **more}
+        return {**super().to_dict(), **more, "unread": list(self.unread)}
 
 
 def fuse(
@@ -123,7 +125,8 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     outputs = _compared(source, model, found.rotations, run)
     nodes = _count(source.graph), _count(model.graph)
     rows = max(len(site.cos) for site in sites)
-    return FuseReport(path.name, tuple(findings), len(sites), nodes, rows, outputs), model
+    unread = tuple(dict.fromkeys(reason for f in founds for reason in f.rotations.unread))
+    return FuseReport(path.name, tuple(findings), len(sites), nodes, rows, outputs, unread), model
 
 
 def _of_part(part: File, path: Path, length: int | None) -> tuple["_Found", Any]:
@@ -287,8 +290,7 @@ def _why(findings: Sequence[Finding], rotations: Rotations) -> str:
         return f"its {len(findings)} rotations are operators already"
     if reasons := [finding.reason for finding in findings if finding.verdict != "right"]:
         return reasons[0]
-    unread = [value.reason for value in rotations.seen.values.values() if isinstance(value, Unread)]
-    return unread[0] if unread else "nothing in it turns"
+    return rotations.unread[0] if rotations.unread else "nothing in it turns"
 
 
 def _compared(source: File, model: Any, rotations: Rotations, run: bool | None) -> str:

@@ -76,6 +76,11 @@ class Rotations:
         self.graph(values, self.graph.wanted, sizes)
         self._types = {name: value.dtype for name, value in values.items() if isinstance(value, Tensor)}
 
+    @property
+    def unread(self) -> list[str]:
+        """What could not be run."""
+        return list(dict.fromkeys(v.reason for v in self.seen.values.values() if isinstance(v, Unread)))
+
     def _type(self, name: str) -> torch.dtype:
         """Of a value as the graph has it, not widened."""
         if name not in self._types:
