@@ -14,7 +14,7 @@ from ...eye.tape import Operation
 from ...rotary.layout import Layout
 from .graph import Graph, Unread
 from .inputs import Sizes, inputs
-from .look import Look, Turn, look
+from .look import Turn, first_look
 from .operators import BIGGEST
 from .read import File
 
@@ -60,12 +60,8 @@ class Rotations:
 
     def __init__(self, file: File) -> None:
         self.graph, wide = Graph(file.graph, file), Graph(file.graph, replace(file, wide=True))
-        for self.batch in (2, 1):  # it may be for one sequence
-            sizes = Sizes(wide, TOKENS, self.batch)
-            self.free, self.fixed = sizes.free, sizes.tokens
-            self.seen: Look = look(wide, sizes, inputs(wide, sizes, {}, count=True), {}, 0)
-            if any(turn.turns for turn in self.seen.turns.values()):
-                break
+        self.seen, sizes, self.batch = first_look(wide, TOKENS, count=True)
+        self.free, self.fixed = sizes.free, sizes.tokens
         tape = self.seen.tape
         self.names: dict[int, str] = {}
         for name, value in self.seen.values.items():
@@ -75,11 +71,6 @@ class Rotations:
         values: dict[str, Any] = inputs(self.graph, sizes, {}, count=True)
         self.graph(values, self.graph.wanted, sizes)
         self._types = {name: value.dtype for name, value in values.items() if isinstance(value, Tensor)}
-
-    @property
-    def unread(self) -> list[str]:
-        """What could not be run."""
-        return list(dict.fromkeys(v.reason for v in self.seen.values.values() if isinstance(v, Unread)))
 
     def _type(self, name: str) -> torch.dtype:
         """Of a value as the graph has it, not widened."""

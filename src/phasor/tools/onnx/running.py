@@ -1,6 +1,7 @@
 """A whole model before and after, in onnxruntime."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,51 @@ import numpy as np
 
 from .graph import Graph
 from .inputs import Sizes, inputs
-from .rotations import PADDED, PAST
+from .read import File, tensors_of
+from .rotations import PADDED, PAST, Rotations
 
 LENGTHS = (11, 1)  # tokens; the first call has two sequences, of which one is padded, the second a cache
 ROUNDING = {"float16": 2e-2, "float32": 2e-4, "float64": 2e-4}  # of the largest value of an output
+LARGEST = 2**30  # bytes of weights up to which a model is run if nobody says so
 FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class DoesNotRun(Exception):
     """What onnxruntime says."""
+
+
+def compared(source: File, model: Any, rotations: Rotations, run: bool | None) -> str:
+    """What became of the outputs of the whole model; ``ValueError`` where they are others."""
+    installed = find_spec("onnxruntime") is not None
+    if run is None:
+        size = sum(len(t.raw_data) for t in source.graph.initializer) + sum(
+            f.stat().st_size for f in files_beside(source)
+        )
+        if not installed or size > LARGEST:
+            return "the whole model was not run" + f" ({size:,} bytes of weights)" * installed
+    elif not run:
+        return "the whole model was not run"
+    if not installed:
+        raise ValueError("run (--run) needs onnxruntime; install it with: pip install onnxruntime, or leave run out")
+    try:
+        before = outputs_of(source.model, source.folder, rotations.graph, rotations.batch)
+    except DoesNotRun as error:
+        return f"onnxruntime does not run the model as it was ({error})"
+    try:
+        after = outputs_of(model, source.folder, rotations.graph, rotations.batch)
+    except DoesNotRun as error:
+        raise ValueError(f"onnxruntime runs the model as it was, and not with the operator: {error}") from None
+    away = apart(before, after)
+    if away == float("inf"):
+        raise ValueError("the outputs of the whole model change by more than rounding, so nothing was written")
+    return "all outputs equal to the bit" if away == 0 else f"all outputs equal within {away:.1g} of the largest value"
+
+
+def files_beside(source: File) -> set[Path]:
+    """Those that hold weights."""
+    tensors = (t for t in tensors_of(source.model) if len(t.external_data))
+    places = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
+    return {source.folder / place for place in places}
 
 
 def outputs_of(model: Any, folder: Path, graph: Graph, batch: int) -> list[list[Any]]:
