@@ -106,6 +106,65 @@ def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form):
     np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
 
 
+def resized(made, shape, axes):
+    """The same nodes on heads of another ``shape``, for which tables get ``axes`` of length 1."""
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.CopyFrom(info(value.name, TensorProto.FLOAT, *shape))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(axes, np.int64), "heads_at"))
+    for node in made.graph.node:
+        if node.output[0] in ("Cos", "Sin"):
+            node.input[1] = "heads_at"
+    return made
+
+
+FLAT = ["Reshape", "RotaryEmbedding", "Reshape"]
+
+
+@pytest.mark.parametrize(
+    "name, shape, axes, nodes",
+    [
+        ("interleaved", ("batch", "seq", HEADS, HEAD), [2], FLAT),
+        ("partial", ("batch", "seq", HEADS, HEAD), [2], FLAT),
+        ("partial", ("batch", "seq", 3, HEADS, HEAD), [2, 3], FLAT),
+        ("partial", ("batch", HEADS, 3, "seq", HEAD), [1, 2], FLAT),
+        ("partial", ("batch", "seq", HEAD), [], ["RotaryEmbedding"]),
+    ],
+)
+def test_heads_may_lie_anywhere(fused, name, shape, axes, nodes):
+    _, after = fused(resized(plain(name, frequencies(name)), shape, axes))
+    assert ops(after) == ["Add", *nodes * 2]
+    x = np.random.default_rng(0).standard_normal([{"batch": 2, "seq": 5}.get(n, n) for n in shape]).astype(np.float32)
+    at = np.array([[0, 7, 300, 3, 511], [511, 0, 0, 1, 2]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    tokens = shape.index("seq")
+    flat = np.moveaxis(x, tokens, -2).reshape(2, -1, 5, HEAD)
+    np.testing.assert_allclose(
+        np.moveaxis(y, tokens, -2).reshape(flat.shape), turned(name, flat, at), atol=1e-6, rtol=0
+    )
+
+
+def test_pairs_that_are_read_side_by_side_and_written_as_halves(fused):
+    """As DeepSeek-V3 does: the operator and one Gather."""
+    made = plain("interleaved", frequencies("interleaved"))
+    n, keep = helper.make_node, [node for node in made.graph.node if node.output[0][:2] not in ("q_", "k_")]
+    cos_sin = [n("Slice", [t, "zero", "last", "axis", "two"], [f"{t}_few"]) for t in ("Cos", "Sin")]
+    for x in ("q", "k"):
+        cos_sin += [n("Slice", [x, a, "last", "axis", "two"], [f"{x}_{b}"]) for a, b in (("zero", "a"), ("one", "b"))]
+        cos_sin += [n("Mul", [f"{x}_{m}", f"{t}_few"], [f"{x}_{m}{t}"]) for m in "ab" for t in ("Cos", "Sin")]
+        cos_sin += [n("Sub", [f"{x}_aCos", f"{x}_bSin"], [f"{x}_1"]), n("Add", [f"{x}_aSin", f"{x}_bCos"], [f"{x}_2"])]
+        cos_sin += [n("Concat", [f"{x}_1", f"{x}_2"], [f"{x}_rotated"], axis=-1)]
+    del made.graph.node[:]
+    made.graph.node.extend([*keep, *cos_sin])
+    made.graph.initializer.append(numpy_helper.from_array(np.array([HEAD]), "last"))
+    _, after = fused(made)
+    assert ops(after) == ["Add", "RotaryEmbedding", "Gather", "RotaryEmbedding", "Gather"]
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[511, 3], [0, 300]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    right = turned("interleaved", x, at)
+    np.testing.assert_allclose(y, np.concatenate((right[..., 0::2], right[..., 1::2]), -1), atol=1e-6, rtol=0)
+
+
 def test_tables_that_stand_in_the_graph_are_kept_to_the_bit(fused):
     """Heads in pairs, as Meta's Llama cuts them, by tables of 512 rows: more are not made up."""
     report, after = fused(in_pairs(), length=4096)

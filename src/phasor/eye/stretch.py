@@ -98,11 +98,13 @@ class Stretches:
     def _sayable(self, seen: Operator, tokens: int) -> Stretch:
         """Raises `CannotSay` for what is not halves or neighbours of the first channels, turned alike in all heads."""
         place = placed(seen)
-        if place is None or place.layout.permuted or place.layout.blocks != 1:
+        if place is None or place.layout.blocks != 1:
             raise CannotSay(f"its pairs {seen.pairs[:3]}… are neither halves nor neighbours")
         if place.layout.trailing:
             raise CannotSay("the channels that it turns are the last ones")
-        if seen.inputs != seen.pairs or seen.passing_inputs != seen.passing or seen.zero:
+        channels, pairs = place.layout.channels(), place.layout.pairs
+        read = tuple((channels[i], channels[pairs + i]) for i in place.pair_of)
+        if seen.inputs != read or seen.passing_inputs != seen.passing or seen.zero:
             raise CannotSay("it also moves channels to other places")
         if seen.passing and bool((seen.passed != 1).any()):
             raise CannotSay("the channels that it does not turn have a factor")

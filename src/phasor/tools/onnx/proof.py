@@ -58,4 +58,4 @@ def _allowed(of: Rotation, x: Tensor, rows: Tensor) -> Tensor:
     angles = (rows[..., None] * inv_freq).abs().reshape(*shape[:-1], -1)
     members = of.layout.split(x.double().abs())
     allowed = of.factor * sum(members) * (STEPS * max(table, product) + angle * angles)
-    return of.layout.within(torch.zeros_like(x, dtype=torch.float64), of.layout.join(allowed, allowed))
+    return of.layout.within(torch.zeros_like(x, dtype=torch.float64), of.layout.written().join(allowed, allowed))

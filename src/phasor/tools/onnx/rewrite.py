@@ -84,8 +84,8 @@ class _New:
     def whole(self, *numbers: int) -> str:
         return self.constant(torch.tensor(numbers, dtype=torch.int64))
 
-    def node(self, op: str, *inputs: str, out: str = "", **marks: Any) -> Any:
-        out = out or self.name(op.lower())
+    def node(self, op: str, *inputs: str, **marks: Any) -> Any:
+        out = self.name(op.lower())
         return library().helper.make_node(op, list(inputs), [out], name=f"{out}_{op}", **marks)
 
     def operator(self, site: Site) -> list[Any]:
@@ -108,10 +108,13 @@ class _New:
             marks["num_heads"] = heads
         order = (x, cos, sin, at) if self.opset >= STANDARD else (x, at, cos, sin)
         marks |= {} if self.opset >= STANDARD else {"domain": "com.microsoft"}
-        nodes += [*forming, self.node("RotaryEmbedding", *order, out="" if shape else of.target, **marks)]
+        nodes += [*forming, self.node("RotaryEmbedding", *order, **marks)]
         if shape:
             back = [0 if i in (0, of.tokens) and i < 2 else -1 if i == of.tokens else n for i, n in enumerate(of.shape)]
-            nodes.append(self.node("Reshape", nodes[-1].output[0], self.whole(*back), out=of.target))
+            nodes.append(self.node("Reshape", nodes[-1].output[0], self.whole(*back)))
+        if of.layout.permuted:
+            nodes.append(self.node("Gather", nodes[-1].output[0], self.whole(*of.layout.channels()), axis=-1))
+        nodes[-1].output[0] = of.target
         return nodes
 
     def _flat(self, of: Rotation) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ class Rotation:
         turning, width = self.layout.rotary_dim, self.layout.head_dim
         channels = f"all {width}" if turning == width else f"the first {turning} of {width}"
         pairs = "interleaved" if self.layout.interleaved else "halves"
+        pairs += ", written as halves" if self.layout.permuted else ""
         return f"{self.source!r} to {self.target!r}, {channels} channels, {pairs}"
 
 
@@ -207,5 +208,5 @@ def tables(graph: Graph, of: Rotation, length: int, batch: int) -> tuple[Tensor,
         if isinstance(turned, Unread):
             raise CannotSay(turned.reason)
         read.append(turned.movedim(of.tokens, -2).flatten(0, -3)[0])
-    cos, sin = of.layout.split(torch.cat(read)[:length])
+    cos, sin = of.layout.written().split(torch.cat(read)[:length])
     return cos.contiguous(), sin.contiguous()
