@@ -310,6 +310,24 @@ def test_half_precision_has_exact_angles_rounded_once(fused, half, angles, far):
     assert np.abs(cos[far].astype(np.float64) - right).max() <= 2.0 ** (-12 if half == TensorProto.FLOAT16 else -9)
 
 
+def test_heads_that_are_widened_first_are_rotated_in_float32(fused):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made, n = plain("interleaved", frequencies("interleaved")), helper.make_node
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for node in made.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [f"{name}_wide" if name in ("q", "k", "q_rotated", "k_rotated") else name for name in names]
+    for x in ("q", "k"):
+        made.graph.node.insert(0, n("Cast", [x], [f"{x}_wide"], to=TensorProto.FLOAT))
+        made.graph.node.append(n("Cast", [f"{x}_rotated_wide"], [f"{x}_rotated"], to=TensorProto.FLOAT16))
+    _, after = fused(made)
+    assert ops(after) == ["Cast", "Cast", "Add", "RotaryEmbedding", "RotaryEmbedding", "Cast", "Cast"]
+    x, at = np.ones((1, HEADS, 2, HEAD), np.float16), np.array([[3, ROWS - 1]])
+    y = onnxruntime.InferenceSession(after.SerializeToString()).run(None, {"q": x, "k": x, "positions": at})[0]
+    assert np.array_equal(y, turned("interleaved", x, at).astype(np.float16))
+
+
 def test_functions_are_written_out(fused):
     made = plain("halves", frequencies("halves"))
     body = [node for node in made.graph.node if node.output[0].startswith("k")]

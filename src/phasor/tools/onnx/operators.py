@@ -201,7 +201,7 @@ STANDARD: dict[str, Callable[..., Any]] = {
         q, k, v, q_num_heads, kv_num_heads
     ),
     "BitShift": shifted,
-    "Cast": lambda x, to, **_: cannot("torch has no such type") if to is None else x.to(to),
+    "Cast": lambda x, to, **_: cannot("torch has no such type") if to is None else x.to(to, copy=True),
     "CastLike": lambda x, like, **_: x.to(like.dtype),
     "Clip": lambda x, low=None, high=None: torch.clamp(x, low, high),
     "Concat": lambda *xs, axis: torch.cat(xs, axis),

@@ -97,15 +97,18 @@ class Rotations:
         for pair, value in zip(stretch.place.pair_of, found.values[0].tolist(), strict=True):
             inv_freq[pair] = value
         angles_in, tables_in = self._formed_in(turn, stretch)
+        source, target = self.names[stretch.source], self.names[stretch.target]
+        if self._type(source) != self._type(target):
+            raise CannotSay(f"{self._type(source)} goes in and {self._type(target)} comes out")
         return Rotation(
-            source=self.names[stretch.source],
-            target=self.names[stretch.target],
+            source=source,
+            target=target,
             shape=tuple(tape.values[stretch.source].shape),
             tokens=stretch.tokens,
-            dtype=self._type(self.names[stretch.target]),
+            dtype=self._type(target),
             positions="" if at is None else self.names[at],
             at=() if at is None else tuple(tape.values[at].shape),
-            counted_in=torch.int64 if at is None else tape.values[at].dtype,
+            counted_in=torch.int64 if at is None else self._type(self.names[at]),
             layout=stretch.place.layout,
             inv_freq=tuple(inv_freq) if found.exact and stretch.exact else None,
             factor=stretch.factor,
