@@ -275,6 +275,7 @@ def test_what_no_operator_says_is_left_and_named(fused):
     report, after = fused(made)
     assert report.fused == 1 and ops(after).count("Neg") == 1
     assert "1 of 2 rotations fused" in str(report) and "left: " in str(report)
+    assert str(report).endswith("cos and sin are still formed, by Cos_q, Sin_q")
     assert sorted(f.verdict for f in report.findings) == ["not shown", "right"]
 
 

@@ -56,27 +56,20 @@ class Stretches:
         """The shortest one that rotates as ``seen``, with the channels that pass; raises `CannotSay`."""
         operations = sorted(seen.operations, key=lambda o: o.index)
         form = tuple((o.func, self.tape.values[o.inputs[0]].shape if o.inputs else ()) for o in operations)
-        why = "no two values of one shape stand around it"
-        if form in self._known:  # as in a layer before
-            at, length, like = self._known[form]
-            for target, cut in self._cuts([operations[at]]):
-                if len(cut.operations) == length:
-                    axes = axes_of(self.tape.values[target], tokens, False)
-                    found = as_in([like], self.tape, cut, target, axes)
-                    if found is not None and _alike(found, seen):
-                        return self._sayable(found, axes.tokens)
-        best: Stretch | None = None
-        for target, cut in self._cuts(operations):
+        at, length, like = self._known.get(form, (None, 0, None))  # as in a layer before
+        best, why = None, "no two values of one shape stand around it"
+        for target, cut in self._cuts(operations if at is None else [operations[at]]):
             if best is not None and self.tape.values[target].shape[-1] <= best.seen.channels:
                 continue  # what is longer does more, unless it takes channels along that pass
+            if like is not None and len(cut.operations) != length:
+                continue
             try:
                 axes = axes_of(self.tape.values[target], tokens, False)
-                found = operator(self.tape, cut, target, axes)
+                known = None if like is None else as_in([like], self.tape, cut, target, axes)
+                found = known or operator(self.tape, cut, target, axes)
                 if found.turns and _alike(found, seen):
-                    best = self._sayable(found, axes.tokens)
-                    maker = self.tape.maker(target)
-                    assert maker is not None
-                    self._known[form] = operations.index(maker), len(cut.operations), found
+                    best, place = self._sayable(found, axes.tokens), self.tape.maker(target)
+                    self._known[form] = operations.index(place), len(cut.operations), found  # type: ignore[arg-type]
             except NoRotation:
                 continue
             except CannotSay as reason:

@@ -16,6 +16,7 @@ from ...support.checks import one_of, whole
 from ...support.findings import Finding, Report
 from ...support.json_files import read_json
 from ...support.whole_files import PARTIAL, check_file_target, followed, write_whole
+from .check import TRIGONOMETRIC
 from .graph import Graph
 from .look import Turn
 from .operators import NotShown
@@ -33,14 +34,15 @@ class FuseReport(Report[Finding]):
     """One finding for each rotation: right where an operator stands for it now, not shown where it was left.
 
     ``fused``: how many operators are new; ``nodes``: before and after; ``rows``: of the longest new table; ``outputs``:
-    what was seen of the whole model's; ``unread``: what could not be run, and hides what follows up to a projection.
+    what was seen of the whole model's; ``notes``: what could not be run, which hides what follows up to a projection,
+    and nodes that still form cos or sin.
     """
 
     fused: int
     nodes: tuple[int, ...]
     rows: int
     outputs: str
-    unread: tuple[str, ...]
+    notes: tuple[str, ...]
     unit: ClassVar[str] = "rotation"
 
     def __str__(self) -> str:
@@ -51,12 +53,12 @@ class FuseReport(Report[Finding]):
             f"nodes {self.nodes[0]:,} -> {self.nodes[1]:,}, tables of {self.rows:,} positions; {self.outputs}",
         ]
         lines += [f"left: {f.place()}: {f.reason}" for f in self.findings if f.verdict != "right"]
-        return "\n".join([*lines, *(f"not run: {reason}" for reason in self.unread[:3])])
+        return "\n".join([*lines, *self.notes[:3]])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         more = {"fused": self.fused, "nodes": list(self.nodes), "rows": self.rows, "outputs": self.outputs}
-        return {**super().to_dict(), **more, "unread": list(self.unread)}
+        return {**super().to_dict(), **more, "notes": list(self.notes)}
 
 
 def fuse(
@@ -123,8 +125,10 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
         raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
     outputs = compared(source, part.model, part.rotations, run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
-    unread = tuple(dict.fromkeys(reason for part in parts for reason in part.rotations.seen.unread))
-    return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, unread), part.model
+    notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
+    forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
+    notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
+    return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
 
 
 class _Part:
@@ -171,8 +175,8 @@ class _Part:
 
     def _rows(self, of: Rotation, own: int | None) -> int:
         """How many positions its tables need: as many as the graph has, or was said to have."""
-        if not of.positions and not self.rotations.free:
-            return self.rotations.fixed
+        if not of.positions and not self.rotations.sizes.free:
+            return self.rotations.sizes.tokens
         beside, declared = self.path.resolve().parent / "config.json", self.length
         if declared is None and own is None and beside.is_file():
             declared = longest_in(read_json(beside))

@@ -61,16 +61,15 @@ class Rotations:
 
     def __init__(self, file: File) -> None:
         self.graph, wide = Graph(file.graph, file), Graph(file.graph, replace(file, wide=True))
-        self.seen, sizes, self.batch = first_look(wide, TOKENS, count=True)
-        self.free, self.fixed = sizes.free, sizes.tokens
+        self.seen, self.sizes, self.batch = first_look(wide, TOKENS, count=True)
         tape = self.seen.tape
         self.names: dict[int, str] = {}
         for name, value in self.seen.values.items():
             if isinstance(value, Tensor) and id(value) in tape.ids:
                 self.names.setdefault(tape.ids[id(value)], name)
         self._stretches = Stretches(tape, self.names)
-        values: dict[str, Any] = inputs(self.graph, sizes, {}, count=True)
-        self.graph(values, self.graph.wanted, sizes)
+        values: dict[str, Any] = inputs(self.graph, self.sizes, {}, count=True)
+        self.graph(values, self.graph.wanted, self.sizes)
         self._types = {name: value.dtype for name, value in values.items() if isinstance(value, Tensor)}
 
     def _type(self, name: str) -> torch.dtype:
