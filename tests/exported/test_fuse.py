@@ -215,15 +215,67 @@ def test_positions_that_a_graph_counts_behind_its_cache(fused):
     np.testing.assert_allclose(y, turned("halves", x, np.array([[40, 41, 42]] * 2)), atol=1e-6)
 
 
-def test_what_is_added_behind_the_positions_is_not_lost(fused):
-    """Angles moved by the length of the cache, as real numbers: at the same positions it turns otherwise."""
-    made = after_a_cache()
+def moved_by(made, name):
+    """Angles moved by a number, behind the positions as whole numbers."""
+    n = helper.make_node
     first = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cast")
     made.graph.node[first].output[0] = "unmoved"
-    made.graph.node.insert(first + 1, helper.make_node("Cast", ["past_length"], ["moves"], to=TensorProto.FLOAT))
-    made.graph.node.insert(first + 2, helper.make_node("Add", ["unmoved", "moves"], ["real"]))
-    with pytest.raises(ValueError, match="not proved: its values differ"):
-        fused(made)
+    made.graph.node.insert(first + 1, n("Cast", [name], ["moves"], to=TensorProto.FLOAT))
+    made.graph.node.insert(first + 2, n("Add", ["unmoved", "moves"], ["real"]))
+    return made
+
+
+def by_axis():
+    """Positions ``[2, batch, seq]``: one half of the pairs follows the first, the other the second."""
+    made, n, ends = plain("halves", frequencies("halves")), helper.make_node, (("zero_at", 0), ("one_at", 1))
+    made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 2, "batch", "seq"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([4, 4, 4, 4]), "quarters"))
+    at = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cos")
+    made.graph.node[at - 1].output[0] = "each"
+    parts = [n("Split", ["each", "quarters"], ["p0", "p1", "p2", "p3"], axis=-1)]
+    parts += [n("Gather", [f"p{i}", which], [f"r{i}"]) for i, which in enumerate(("zero_at", "one_at") * 2)]
+    for i, node in enumerate([*parts, n("Concat", ["r0", "r1", "r2", "r3"], ["angles"], axis=-1)]):
+        made.graph.node.insert(at + i, node)
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.array(i), f"{w}_at") for i, w in enumerate(("zero", "one"))
+    )
+    return made
+
+
+def moved_by_an_input():
+    made = moved_by(plain("halves", frequencies("halves")), "offset")
+    made.graph.input.append(info("offset", TensorProto.INT64))
+    return made
+
+
+def rows_behind_a_cache():
+    """Rows of tables, cut out from the length of the cache on."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    cos, sin = (np.concatenate((t, t), -1) for t in tables("halves"))
+    made.graph.input[2].CopyFrom(info("past", TensorProto.FLOAT, "batch", HEADS, "past_seq", HEAD))
+    nodes = [n("Shape", ["past"], ["before"], start=2, end=3), n("Shape", ["q"], ["seq"], start=2, end=3)]
+    nodes += [n("Add", ["before", "seq"], ["until"])]
+    nodes += [n("Slice", [f"all_{t}", "before", "until", "zero"], [t]) for t in ("Cos", "Sin")]
+    kept = [node for node in made.graph.node if node.output[0][:2] in ("q_", "k_")]
+    del made.graph.node[:]
+    made.graph.node.extend([*nodes, *kept])
+    made.graph.initializer.extend(numpy_helper.from_array(t, f"all_{x}") for t, x in ((cos, "Cos"), (sin, "Sin")))
+    return made
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: moved_by(after_a_cache(), "past_length"), "not proved: its values differ"),
+        (moved_by_an_input, "its angles follow from 'offset', and not from one row of positions alone"),
+        (by_axis, "its angles follow from 'positions', and not from one row of positions alone"),
+        (rows_behind_a_cache, "not proved: its values differ"),
+    ],
+)
+def test_positions_that_are_not_all_there_is_are_left(fused, make, says):
+    """What the graph adds behind them, where it takes several, or where none are in it."""
+    with pytest.raises(ValueError, match=says):
+        fused(make(), length=64)
 
 
 def test_a_rotation_that_is_not_proved_stays(fused, monkeypatch):
@@ -373,6 +425,35 @@ def test_branches_are_entered(fused):
     for which, sign in ((True, 1), (False, -1)):
         y = session.run(None, {"q": x, "k": x, "positions": at, "which": np.array([which])})[0]
         np.testing.assert_allclose(y, turned("halves", x, at, sign), atol=1e-6)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+MORE = {"NanoChat": {}, "GPTNeoX": {}, "Qwen3": {"head_dim": 16}, "Qwen2": {"rope_parameters": YARN}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Llama", "Glm", "Cohere", "Gemma3Text", "DeepseekV3", *MORE])
+def test_transformers_models(tmp_path, monkeypatch, name):
+    """Every rotation of what torch's exporter writes is fused, no output changes, and each is the config's."""
+    pytest.importorskip("onnxscript"), pytest.importorskip("transformers"), pytest.importorskip("onnxruntime")
+    from .test_check_exports import MODELS, of_transformers
+
+    monkeypatch.setitem(MODELS, name, MORE.get(name, MODELS.get(name)))
+    config, path = of_transformers(name, tmp_path)
+    report = fuse(path, tmp_path / "fused.onnx", length=config.max_position_embeddings)
+    assert report.fused == 2 * config.num_hidden_layers and report.outputs.startswith("all outputs equal")
+    checked = check(tmp_path / "fused.onnx", config)
+    assert checked.verdict != "wrong" and all(site.verdict == "right" for site in checked.sites)
+
+
+@pytest.mark.slow
+def test_positions_of_several_axes_are_left(tmp_path):
+    pytest.importorskip("onnxscript"), pytest.importorskip("transformers")
+    from .test_check_exports import of_transformers
+
+    _, path = of_transformers("Qwen2VLText", tmp_path)
+    with pytest.raises(ValueError, match="no rotation to fuse"):
+        fuse(path, tmp_path / "fused.onnx", length=256)
 
 
 # Files

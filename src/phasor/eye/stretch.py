@@ -110,7 +110,7 @@ class Stretches:
 
     def _factor(self, seen: Operator, measured: float, even: float) -> tuple[float, bool]:
         """The factor of cos and sin, and whether it is exact: 1, or a number that the tape has."""
-        singles = (self.tape.values[i] for i in upstream(self.tape, _tables(self.tape, seen)))
+        singles = (self.tape.values[i] for i in upstream(self.tape, tables_of(self.tape, seen)))
         known = [float(value) for value in singles if value.numel() == 1 and value.is_floating_point()]
         best = min((1.0, *known), key=lambda number: abs(number - measured))
         return (best, True) if abs(best - measured) <= even / 10 * measured else (measured, False)
@@ -127,7 +127,7 @@ def _alike(one: Operator, other: Operator) -> bool:
 def coordinate_in(tape: Tape, seen: Operator, coordinate: Tensor, within: Collection[int]) -> int | None:
     """The value that says where each token stands: of those that its tables follow from, the last one; whole numbers
     before others. None where there is none."""
-    found = [i for i in upstream(tape, _tables(tape, seen)) if i in within and _says(tape.values[i], coordinate)]
+    found = [i for i in upstream(tape, tables_of(tape, seen)) if i in within and _says(tape.values[i], coordinate)]
     if not found:
         return None
     last = max(found, key=lambda i: (not tape.is_float(i), i))
@@ -136,7 +136,8 @@ def coordinate_in(tape: Tape, seen: Operator, coordinate: Tensor, within: Collec
     return last
 
 
-def _tables(tape: Tape, seen: Operator) -> list[int]:
+def tables_of(tape: Tape, seen: Operator) -> list[int]:
+    """What it multiplies by."""
     return [i for o in seen.operations for i in o.inputs if i not in tape.data]
 
 

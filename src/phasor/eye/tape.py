@@ -401,9 +401,10 @@ def _cells(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tenso
     return at.reshape(-1)
 
 
-def upstream(tape: Tape, numbers: Iterator[int] | set[int] | list[int]) -> Iterator[int]:
-    """The values from which these were computed, themselves first, each once."""
-    pending, seen = sorted(set(numbers)), set(numbers)
+def upstream(tape: Tape, numbers: Iterator[int] | set[int] | list[int], without: Collection[int] = ()) -> Iterator[int]:
+    """The values from which these were computed, themselves first, each once; not those behind ``without``."""
+    pending = sorted({*numbers} - {*without})
+    seen = {*pending, *without}
     while pending:
         number = pending.pop()
         yield number

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ...eye.frequencies import NotExplained, frequencies
-from ...eye.stretch import CannotSay, Stretch, Stretches, coordinate_in
-from ...eye.tape import Operation
+from ...eye.stretch import CannotSay, Stretch, Stretches, coordinate_in, tables_of
+from ...eye.tape import Operation, upstream
 from ...rotary.layout import Layout
 from .graph import Graph, Unread
 from .inputs import Sizes, inputs
@@ -92,6 +92,8 @@ class Rotations:
         if found.before or found.after or bool((found.coordinates[0] < 0).any()):
             raise CannotSay("some of its tokens pass, or stand at positions below 0")
         at = coordinate_in(tape, stretch.seen, found.coordinates[0], self.names)
+        if beside := self._inputs_beside(stretch, at):
+            raise CannotSay(f"its angles follow from {', '.join(beside)}, and not from one row of positions alone")
         inv_freq = [0.0] * stretch.place.layout.pairs
         for pair, value in zip(stretch.place.pair_of, found.values[0].tolist(), strict=True):
             inv_freq[pair] = value
@@ -115,6 +117,13 @@ class Rotations:
             tables_in=tables_in,
         )
 
+    def _inputs_beside(self, stretch: Stretch, at: int | None) -> list[str]:
+        """The inputs whose values its tables follow from, by ways that do not lead through its positions."""
+        tape, entries = self.seen.tape, self.seen.graph.entries
+        formed = upstream(tape, tables_of(tape, stretch.seen), () if at is None else (at,))
+        modules = {maker.module for i in formed if (maker := tape.maker(i)) is not None}
+        return [repr(value.name) for i, value in enumerate(entries) if f"inlets.{i}" in modules]
+
     def _formed_in(self, turn: Turn, stretch: Stretch) -> tuple[torch.dtype, torch.dtype]:
         """The types of angles and of tables: the narrowest before, and after, cosines are taken; float32 where the
         graph holds tables."""
@@ -134,13 +143,13 @@ class Rotations:
 class Rerun:
     """One rotation, run on other heads at other positions, as often as wanted.
 
-    What it needs beside them is computed once, for ``count`` tokens behind a cache of some, the second sequence padded:
+    What it needs beside them is computed once, for ``count`` tokens behind a cache of ``past``, the second sequence padded:
     a graph that adds these to its positions, behind where they were found, turns otherwise here than it should.
     """
 
-    def __init__(self, graph: Graph, of: Rotation, count: int, batch: int) -> None:
+    def __init__(self, graph: Graph, of: Rotation, count: int, batch: int, past: int = PAST) -> None:
         self.graph, self.of, self.batch = graph, of, batch
-        self.sizes = Sizes(graph, count, batch, PAST if of.positions else 0)
+        self.sizes = Sizes(graph, count, batch, past)
         self.count = self.sizes.tokens
         self.values: dict[str, Any] = inputs(graph, self.sizes, {}, count=True)
         for name, value in self.values.items():
@@ -203,7 +212,7 @@ def tables(graph: Graph, of: Rotation, length: int, batch: int) -> tuple[Tensor,
     read: list[Tensor] = []
     run: Rerun | None = None
     for rows in every_position(graph, of, length, batch):
-        run = run or Rerun(graph, of, rows.shape[-1], batch)
+        run = run or Rerun(graph, of, rows.shape[-1], batch, past=0)
         x = torch.zeros(run.shape, dtype=of.dtype)
         of.layout.views(x)[0].fill_(1)
         turned = run(x, rows)
