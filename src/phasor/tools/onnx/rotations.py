@@ -143,8 +143,8 @@ class Rotations:
 class Rerun:
     """One rotation, run on other heads at other positions, as often as wanted.
 
-    What it needs beside them is computed once, for ``count`` tokens behind a cache of ``past``, the second sequence padded:
-    a graph that adds these to its positions, behind where they were found, turns otherwise here than it should.
+    What it needs beside them is computed once, for ``count`` tokens behind a cache of ``past``, the second sequence
+    padded: a graph that adds these to its positions, behind where they were found, turns otherwise here than it should.
     """
 
     def __init__(self, graph: Graph, of: Rotation, count: int, batch: int, past: int = PAST) -> None:
