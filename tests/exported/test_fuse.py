@@ -227,7 +227,7 @@ def moved_by(made, name):
 
 def by_axis():
     """Positions ``[2, batch, seq]``: one half of the pairs follows the first, the other the second."""
-    made, n, ends = plain("halves", frequencies("halves")), helper.make_node, (("zero_at", 0), ("one_at", 1))
+    made, n = plain("halves", frequencies("halves")), helper.make_node
     made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 2, "batch", "seq"))
     made.graph.initializer.append(numpy_helper.from_array(np.array([4, 4, 4, 4]), "quarters"))
     at = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cos")
