@@ -65,7 +65,7 @@ INSIDE = {
         "sites",
         "arithmetic axes call instead scale temperature",
         "experiments inputs observation spec",
-        "agreement",
+        "agreement stretch",
         "observe",
     ],
     "encodings": [

@@ -1,5 +1,5 @@
-"""ONNX: programs written so that they say what they are, and files checked against a model's config."""
+"""ONNX: programs that say what they are, files checked against a model's config, rotations made one operator each."""
 
-from .tools.onnx import OnnxReport, check, export
+from .tools.onnx import OnnxReport, check, export, fuse
 
-__all__ = ["OnnxReport", "check", "export"]
+__all__ = ["OnnxReport", "check", "export", "fuse"]

@@ -758,8 +758,10 @@ def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, 
     folder = tmp_path / "model"
     folder.mkdir()
     make(folder / "model.onnx")
-    code, said, err = phasor("check", folder / "model.onnx", "--config", config)
-    assert (code, said) == (2, "") and says in err and len(err.splitlines()) == 1, err
+    for rest in (("check", "--config", config), ("fuse", "-o", folder / "fused.onnx", "--length", 8)):
+        code, said, err = phasor(rest[0], folder / "model.onnx", *rest[1:])
+        assert (code, said) == (2, "") and says in err and len(err.splitlines()) == 1, err
+    assert not (folder / "fused.onnx").exists()
 
 
 def test_a_file_whose_range_is_long_takes_no_memory(phasor, tmp_path, config):

@@ -37,6 +37,7 @@ COMMANDS = {
     "doctor": ("doctor:doctor", "Whether a model's position encoding is right, and why not"),
     "golden": ("golden:golden", "Vectors to test rotary code in any language"),
     "check": ("golden:check", "Whether other rotary code or an ONNX file is right"),
+    "fuse": ("fuse:fuse", "An ONNX file with one operator for each rotation, proved"),
 }
 
 # Those of the other packages: which one brings it, and its line. Where it is, its entry point in this group says.

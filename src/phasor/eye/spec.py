@@ -127,13 +127,13 @@ def _factor(seen: Operator) -> float:
     scale = seen.scale / around
     scale = scale[..., scale.amax((0, 1)) > 0]  # without padding
     middle = float(scale.median())
-    even = EVEN_HALF if _in_half(seen) else EVEN_SINGLE
+    even = EVEN_HALF if in_half(seen) else EVEN_SINGLE
     if float((scale - middle).abs().max()) > even * middle:
         raise NoSpec("its pairs, or its tokens, have factors of their own")
     return float(torch.tensor(1.0 if abs(middle - 1) < EVEN else middle, dtype=torch.float32))
 
 
-def _in_half(seen: Operator) -> bool:
+def in_half(seen: Operator) -> bool:
     """Whether cos and sin were rounded to bfloat16 or float16 on their way."""
     tables = torch.stack((seen.cos, seen.sin)) / seen.factor
     return any(bool(((tables - tables.to(kind).double()).abs() <= 1e-9).all()) for kind in HALVES)

@@ -94,7 +94,7 @@ class Tape:
     """Operations and values of one call. ``data``: numbers of the values that depend on the tokens' contents.
 
     ``weights``: those that are parameters. ``inside_attention``: operations from, to, of fused calls taken apart.
-    ``raised``: what ended the call.
+    ``raised``: what ended the call. ``ids``: the newest number of each tensor by its id, of those that still live.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -105,6 +105,7 @@ class Tape:
     weights: set[int] = field(default_factory=set)
     raised: Exception | None = None
     inside_attention: list[tuple[int, int]] = field(default_factory=list)
+    ids: dict[int, int] = field(default_factory=dict)
 
     def maker(self, number: int) -> Operation | None:
         return self.makers[number]
@@ -160,7 +161,7 @@ class _Recorder(TorchDispatchMode):
         super().__init__()
         self.tape, self.modules, self.places, self.within = tape, [""], places, within
         self.inside = 0 if within else 1  # how deep in modules that are recorded
-        self._numbers: dict[int, int] = {}  # id of a tensor -> its newest value
+        self._numbers = tape.ids
         self._alive: list[Tensor] = []  # so that no id is used twice
         self._over: dict[int, list[Tensor]] = {}  # memory -> tensors over it
         self._lent: set[int] = set()  # values that are the tensor itself, not a copy
@@ -400,9 +401,10 @@ def _cells(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tenso
     return at.reshape(-1)
 
 
-def upstream(tape: Tape, numbers: Iterator[int] | set[int] | list[int]) -> Iterator[int]:
-    """The values from which these were computed, themselves first, each once."""
-    pending, seen = sorted(set(numbers)), set(numbers)
+def upstream(tape: Tape, numbers: Iterator[int] | set[int] | list[int], without: Collection[int] = ()) -> Iterator[int]:
+    """The values from which these were computed, themselves first, each once; not those behind ``without``."""
+    pending = sorted({*numbers} - {*without})
+    seen = {*pending, *without}
     while pending:
         number = pending.pop()
         yield number

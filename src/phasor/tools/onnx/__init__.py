@@ -1,6 +1,7 @@
-"""ONNX: programs written so that they say what they are, and files checked against a model's config."""
+"""ONNX: programs that say what they are, files checked against a model's config, rotations made one operator each."""
 
 from .check import OnnxReport, Site, check
 from .export import export
+from .fuse import FuseReport, fuse
 
-__all__ = ["OnnxReport", "Site", "check", "export"]
+__all__ = ["FuseReport", "OnnxReport", "Site", "check", "export", "fuse"]

@@ -138,8 +138,7 @@ def check(
     sites = [_site(judge, *one, layer, kinds) for one, layer in zip(found, layers, strict=True)]
     forming = {path for turn in turns.values() for path in first.nodes(first.behind(turn))}
     stray = [n.name for path, n in nodes.items() if n.op in TRIGONOMETRIC and path not in forming and _on_top(path)]
-    unread = dict.fromkeys(x.reason for x in first.values.values() if isinstance(x, Unread))
-    return OnnxReport(Path(file).name, tuple(sites), len(expected), tuple(stray), tuple(unread))
+    return OnnxReport(Path(file).name, tuple(sites), len(expected), tuple(stray), first.unread)
 
 
 def _found(look: Look, turns: Mapping[Key, Turn], nodes: Mapping[str, Node]) -> list[tuple[str, str, Key | str]]:

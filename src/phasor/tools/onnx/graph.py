@@ -41,6 +41,8 @@ class Node(nn.Module):
                 self.reads += [n for n in branch.reads if n not in branch.made]
             else:
                 self.marks[attribute.name] = graph.file.tensor(value) if hasattr(value, "dims") else value
+        if self.op == "Cast":
+            self.marks["to"] = graph.file.kind(self.marks["to"])
         opset, has = graph.file.opset, library().defs.has
         self.fault = ""
         if self.domain in STANDARD and not has(self.op, opset):
@@ -149,8 +151,9 @@ class Graph(nn.Module):
         """Adds to the given ``values`` all that the wanted ones follow from; ``sizes``: of those that have names."""
         for node in self.needed(wanted, values):
             given = [self.value(name, values) if name else None for name in node.inputs]
-            made: Any = next((x for x in given if isinstance(x, Unread)), None)
-            made = made or self._ran(node, given, values, sizes)
+            unread: Any = next((x for x in given if isinstance(x, Unread)), None)
+            stated = self._as_stated(node.outputs[0], sizes) if unread is not None and node.channels else None
+            made = self._ran(node, given, values, sizes) if unread is None else unread if stated is None else stated
             outputs = (
                 made if isinstance(made, tuple) else [made] * (len(node.outputs) if isinstance(made, Unread) else 1)
             )

@@ -17,14 +17,14 @@ PARTS = re.compile(r"[ +]+")
 
 
 class Sizes(dict[str, int]):
-    """A number for every free size of a graph: ``tokens`` for the sequence, 0 for what was before, else the batch.
+    """A number for every free size of a graph: ``tokens`` for the sequence, ``past`` for those before, else the batch.
 
     Of tokens are the last sizes of integer inputs, first of all of those with a batch; where there are none, sizes that
     are called so; else the second size of inputs with three. Before them were the tokens of inputs with four axes, the
     caches of k and v, where these have sizes of their own, and what is called past.
     """
 
-    def __init__(self, graph: Graph, tokens: int, batch: int) -> None:
+    def __init__(self, graph: Graph, tokens: int, batch: int, past: int = 0) -> None:
         super().__init__()
         of = [value.type.tensor_type for value in graph.entries]
         inputs = [(DTYPES.get(one.elem_type), [d.dim_param or d.dim_value for d in one.shape.dim]) for one in of]
@@ -40,8 +40,8 @@ class Sizes(dict[str, int]):
         self.free = bool(names) or not fixed
         self.tokens = tokens if self.free else max(fixed)
         for name in {n for _, dims in inputs for size in dims for n in PARTS.split(str(size))}:
-            past = name in before or "past" in name.lower()
-            self[name] = int(name) if name.isdigit() else 0 if past else self.tokens if name in names else batch
+            earlier = name in before or "past" in name.lower()
+            self[name] = int(name) if name.isdigit() else past if earlier else self.tokens if name in names else batch
 
     def of(self, value: Any) -> list[int]:
         """The shape of an input."""
@@ -57,7 +57,7 @@ def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = F
     """
     made: dict[str, Tensor] = {}
     for value in graph.entries:
-        shape, dtype = sizes.of(value), DTYPES.get(value.type.tensor_type.elem_type, torch.float32)
+        shape, dtype = sizes.of(value), graph.file.kind(value.type.tensor_type.elem_type) or torch.float32
         if value.name in at:
             x = at[value.name]
         elif dtype.is_floating_point:

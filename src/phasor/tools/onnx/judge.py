@@ -22,7 +22,7 @@ from ..golden.tensors import TABLE, WIDEST, tensors_of
 from ..golden.vectors import Tolerance, Vectors
 from .graph import Graph, Unread
 from .inputs import Sizes, inputs, numbers_of, spread
-from .look import Look, Turn, look
+from .look import Look, Turn, first_look, look
 from .operators import NotShown, TableEnds
 
 Key = tuple[str, str]
@@ -52,17 +52,9 @@ class Judge:
     def __init__(self, graph: Graph, model: ModelRotary) -> None:
         self.graph, self.model = graph, model
         self.head_dim = next(spec.head_dim for spec in model.layers if spec is not None)
-        self.batch = 2
-        self.first = self._probe()
-        if not any(turn.turns for turn in self.first.turns.values()):  # it may be for one sequence
-            self.batch = 1
-            self.first = self._probe()
+        self.first, _, self.batch = first_look(graph, PROBE, self.head_dim)
         self._looks: dict[Any, Look] = {}
         self._done: dict[Any, list[TensorFinding]] = {}
-
-    def _probe(self) -> Look:
-        sizes = Sizes(self.graph, PROBE, self.batch)
-        return look(self.graph, sizes, inputs(self.graph, sizes, {}), {}, self.head_dim)
 
     def judge(self, key: Key, kind: Kind) -> Judged:
         """`NotShown` where the rotation cannot be run by itself."""

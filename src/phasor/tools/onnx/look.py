@@ -13,7 +13,7 @@ from ...eye.sites import Side, sites_of
 from ...eye.tape import Operation, Tape, record, upstream
 from ...eye.turning import Eye
 from .graph import Graph, Node, Unread
-from .inputs import Sizes
+from .inputs import Sizes, inputs
 
 SUMS = {"add", "sub", "add_", "sub_", "addcmul", "cat", "stack"}
 
@@ -41,6 +41,11 @@ class Look:
     tape: Tape
     turns: Mapping[tuple[str, str], Turn]
     values: Mapping[str, Any]
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What could not be run."""
+        return tuple(dict.fromkeys(x.reason for x in self.values.values() if isinstance(x, Unread)))
 
     def nodes(self, operations: Iterator[Operation] | tuple[Operation, ...]) -> dict[str, Node]:
         """The nodes that operations are of, by their paths."""
@@ -80,6 +85,16 @@ class Look:
         """The inputs of the graph that its tables follow from."""
         paths = {o.module for o in self.behind(turn)}
         return sorted(v.name for i, v in enumerate(self.graph.entries) if f"inlets.{i}" in paths)
+
+
+def first_look(graph: Graph, tokens: int, head_dim: int = 0, count: bool = False) -> tuple[Look, Sizes, int]:
+    """At two sequences, or at one where nothing is seen to turn in two: the graph may be for one."""
+    for batch in (2, 1):
+        sizes = Sizes(graph, tokens, batch)
+        seen = look(graph, sizes, inputs(graph, sizes, {}, count), {}, head_dim)
+        if any(turn.turns for turn in seen.turns.values()):
+            break
+    return seen, sizes, batch
 
 
 def look(graph: Graph, sizes: Sizes, given: Mapping[str, Tensor], taken: Mapping[str, Any], head_dim: int) -> Look:

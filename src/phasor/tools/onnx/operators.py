@@ -87,6 +87,20 @@ def rows_of(x: Tensor, at: Tensor, axis: int = 0) -> Tensor:
     return rows.reshape([*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]])
 
 
+def picked(x: Tensor, at: Tensor, batch_dims: int = 0) -> Tensor:
+    if batch_dims:
+        raise NotShown("it has batch_dims")
+    if at.shape[-1] == 1 and at.numel():
+        return rows_of(x, at[..., 0])
+    return x[tuple(at.unbind(-1))]
+
+
+def gemm(a: Tensor, b: Tensor, c: Any = 0.0, alpha: float = 1.0, beta: float = 1.0, **marks: int) -> Tensor:
+    """What it multiplies by is taken for weights, also where an expert's are picked: it projects."""
+    weight = nn.Parameter(alpha * (b if marks.get("transB") else b.mT), requires_grad=False)
+    return functional.linear(a.mT if marks.get("transA") else a, weight) + beta * c
+
+
 def layer_norm(x: Tensor, scale: Tensor, bias: Any = None, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> Tensor:
     return functional.layer_norm(x, x.shape[axis:], scale.expand(x.shape[axis:]), bias, epsilon)
 
@@ -193,7 +207,7 @@ STANDARD: dict[str, Callable[..., Any]] = {
         q, k, v, q_num_heads, kv_num_heads
     ),
     "BitShift": shifted,
-    "Cast": lambda x, to, **_: x.to(DTYPES[to]),
+    "Cast": lambda x, to, **_: cannot("torch has no such type") if to is None else x.to(to, copy=True),
     "CastLike": lambda x, like, **_: x.to(like.dtype),
     "Clip": lambda x, low=None, high=None: torch.clamp(x, low, high),
     "Concat": lambda *xs, axis: torch.cat(xs, axis),
@@ -206,8 +220,9 @@ STANDARD: dict[str, Callable[..., Any]] = {
     "Flatten": lambda x, axis=1: x.reshape(math.prod(x.shape[:axis]), -1),
     "Gather": rows_of,
     "GatherElements": lambda x, at, axis=0: torch.gather(x, axis, at % x.shape[axis]),
-    "GatherND": lambda x, at, batch_dims=0: cannot("it has batch_dims") if batch_dims else x[tuple(at.unbind(-1))],
+    "GatherND": picked,
     "Gelu": lambda x, approximate=b"none": functional.gelu(x, approximate=approximate.decode()),
+    "Gemm": gemm,
     "Identity": torch.clone,
     "LayerNormalization": layer_norm,
     "MatMul": torch.matmul,
@@ -221,8 +236,13 @@ STANDARD: dict[str, Callable[..., Any]] = {
         [n if n or allowzero else x.shape[i] for i, n in enumerate(ints(to))]
     ),
     "RotaryEmbedding": rotated,
+    "ScatterElements": lambda x, at, new, axis=0, reduction=b"none": (
+        torch.scatter(x, axis, at % x.shape[axis], new) if reduction == b"none" else cannot("it reduces")
+    ),
     "ScatterND": lambda x, at, new, reduction=b"none": (
-        torch.index_put(x, tuple(at.unbind(-1)), new) if reduction == b"none" else cannot("it reduces")
+        torch.index_put(x, tuple(at.unbind(-1)), new, accumulate=reduction == b"add")
+        if reduction in (b"none", b"add")
+        else cannot("it reduces")
     ),
     "Shape": lambda x, start=0, end=None: torch.tensor(x.shape[start:end], dtype=torch.int64),
     "Slice": cut,
@@ -232,6 +252,7 @@ STANDARD: dict[str, Callable[..., Any]] = {
     ),
     "Squeeze": lambda x, axes=None: x.squeeze() if axes is None else x.squeeze(tuple(ints(axes))),
     "Tile": lambda x, times: x.repeat(small([x.numel(), *ints(times)])[1:]),
+    "TopK": lambda x, k, axis=-1, largest=1, **_: tuple(torch.topk(x, int(k), axis, bool(largest))),
     "Transpose": lambda x, perm=None: x.permute(tuple(perm or reversed(range(x.ndim)))),
     "Trilu": lambda x, k=None, upper=1: (torch.triu if upper else torch.tril)(x, 0 if k is None else int(k)),
     "Unsqueeze": unsqueezed,

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -22,14 +22,35 @@ SMALL = 64  # elements of a constant that must have its values
 
 @dataclass(frozen=True)
 class File:
-    """A file as read: its graph, and where the values beside it lie."""
+    """A file as read, its functions written out, and where the values beside it lie.
 
-    graph: Any
-    opset: int
+    ``wide``: half precision is taken for float32, so that angles are seen and not their roundings.
+    """
+
+    model: Any
     folder: Path
+    wide: bool = False
+
+    @property
+    def graph(self) -> Any:
+        return self.model.graph
+
+    @property
+    def opset(self) -> int:
+        imports = self.model.opset_import
+        return max((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), default=0)
+
+    def kind(self, number: int) -> torch.dtype | None:
+        """The type of torch for one of ONNX; None where it has none."""
+        kind = DTYPES.get(number)
+        return torch.float32 if self.wide and kind in (torch.float16, torch.bfloat16) else kind
 
     def tensor(self, proto: Any) -> Tensor:
         """The values of a constant; those in another file are mapped, so that only what is looked at is read."""
+        held = self._tensor(proto)
+        return held.to(self.kind(proto.data_type)) if self.wide else held
+
+    def _tensor(self, proto: Any) -> Tensor:
         if (dtype := DTYPES.get(proto.data_type)) is None:
             raise NotShown(f"{proto.name!r} has a type that torch has not")
         if proto.data_location == library().TensorProto.EXTERNAL:
@@ -86,8 +107,7 @@ def read_file(source: str | os.PathLike[str]) -> File:
     except (RuntimeError, ValueError) as error:  # the inliner's; names that are no UTF-8
         raise ValueError(f"{path} is damaged ({_brief(error)})") from None
     _check_nodes(path, model.graph)
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
-    return File(model.graph, opset, path.resolve().parent)
+    return File(model, path.resolve().parent)
 
 
 def _check_functions(model: Any) -> None:
@@ -123,10 +143,15 @@ def _check_nodes(path: Path, graph: Any) -> None:
 
 def inside(node: Any) -> Iterator[Any]:
     """The nodes of its branches, and of theirs."""
-    bodies: Iterable[Any] = (body for a in node.attribute for body in ([a.g] if a.HasField("g") else a.graphs))
-    for inner in (inner for body in bodies for inner in body.node):
+    for inner in (inner for body in bodies(node) for inner in body.node):
         yield inner
         yield from inside(inner)
+
+
+def bodies(node: Any) -> Iterator[Any]:
+    """The graphs that stand in it."""
+    for attribute in node.attribute:
+        yield from [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
 def tensors_of(message: Any) -> Iterator[Any]:

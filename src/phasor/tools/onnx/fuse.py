@@ -1,0 +1,232 @@
+"""Every rotation of an ONNX graph that one operator can say becomes that operator, and each is proved."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ...eye.experiments import longest_in
+from ...eye.stretch import CannotSay
+from ...support.checks import one_of, whole
+from ...support.findings import Finding, Report
+from ...support.json_files import read_json
+from ...support.whole_files import PARTIAL, check_file_target, followed, write_whole
+from .check import TRIGONOMETRIC
+from .graph import Graph
+from .look import Turn
+from .operators import NotShown
+from .proof import proved_equal
+from .read import File, bodies, inside, read_file
+from .rewrite import Site, rewritten
+from .rotations import Rotation, Rotations, rows_in, tables
+from .running import compared, files_beside
+
+ALREADY = "an operator already"
+
+
+@dataclass(frozen=True)
+class FuseReport(Report[Finding]):
+    """One finding for each rotation: right where an operator stands for it now, not shown where it was left.
+
+    ``fused``: how many operators are new; ``nodes``: before and after; ``rows``: of the longest new table; ``outputs``:
+    what was seen of the whole model's; ``notes``: what could not be run, which hides what follows up to a projection,
+    and nodes that still form cos or sin.
+    """
+
+    fused: int
+    nodes: tuple[int, ...]
+    rows: int
+    outputs: str
+    notes: tuple[str, ...]
+    unit: ClassVar[str] = "rotation"
+
+    def __str__(self) -> str:
+        largest = max((f.difference.size or 0.0 for f in self.findings if f.difference is not None), default=0.0)
+        how = "equal to the bit" if largest == 0 else f"equal within its own rounding, {largest:.1g} at most"
+        lines = [
+            f"{self.subject}: {self.fused} of {len(self.findings)} rotations fused, each {how}",
+            f"nodes {self.nodes[0]:,} -> {self.nodes[1]:,}, tables of {self.rows:,} positions; {self.outputs}",
+        ]
+        lines += [f"left: {f.place()}: {f.reason}" for f in self.findings if f.verdict != "right"]
+        return "\n".join([*lines, *self.notes[:3]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        more = {"fused": self.fused, "nodes": list(self.nodes), "rows": self.rows, "outputs": self.outputs}
+        return {**super().to_dict(), **more, "notes": list(self.notes)}
+
+
+def fuse(
+    file: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    length: int | None = None,
+    data: Literal["copy", "link"] = "copy",
+    run: bool | None = None,
+) -> FuseReport:
+    """Write ``file`` to ``out`` with one ``RotaryEmbedding`` for each rotation, whatever nodes it was made of.
+
+    A rotation is found by what it does, as `phasor.observe` finds it, so no way of writing it needs a pattern. The
+    operator is that of ai.onnx from opset 23, and of com.microsoft below. Its tables are exact for ``length``
+    positions (default: where the graph's own tables end, or what a config.json beside the file declares); where the
+    graph holds tables, they are these. Its positions are those that the graph takes or forms.
+
+    Each is run before and after, at all positions or many, with two sequences and padding, and stays as it was unless
+    it is equal to the bit or within the rounding of the angles that the graph forms. ``run``: compare all outputs of
+    the whole model in onnxruntime, too (default: where that is installed, and the weights have at most 1 GiB).
+
+    Files of weights are not read. They stay where they are if ``out`` is in the same folder; in another one they are
+    copied, or with ``data="link"`` hard links, which onnx itself refuses to load and engines take. Local functions are
+    written out. Nothing is left of a file that could not be made.
+
+    Raises ``ValueError`` for a file that cannot be read, in which nothing turns or nothing can be fused, and which says
+    no length. Needs onnx.
+
+    Example::
+
+        print(phasor.onnx.fuse("model.onnx", "fused.onnx", length=131072))
+    """
+    if length is not None:
+        whole("length", length, at_least=1)
+    one_of("data", data, ("copy", "link"))
+    out = Path(out)
+    check_file_target("out", out, ordinary=True)
+    source = read_file(file)
+    with torch.no_grad():
+        report, model = _fused(source, Path(file), length, run)
+    _place_data(source, followed(out), data)
+    write_whole(out, model.SerializeToString())
+    return report
+
+
+def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[FuseReport, Any]:
+    model = type(source.model)()
+    model.CopyFrom(source.model)
+    parts: list[_Part] = []
+    for body in [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]:
+        alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
+        alone.graph.input.extend(model.graph.input)  # a branch reads the inputs and constants of what it stands in
+        alone.graph.initializer.extend(model.graph.initializer)
+        parts.append(part := _Part(File(alone, source.folder), path, length))
+        known = {tensor.name for tensor in alone.graph.initializer}
+        model.graph.initializer.extend(t for t in part.model.graph.initializer if t.name not in known)
+        del body.node[:]
+        body.node.extend(part.model.graph.node)
+        model.opset_import.extend(part.model.opset_import[len(model.opset_import) :])
+    parts.append(part := _Part(File(model, source.folder), path, length))
+    findings = [finding for part in parts for finding in part.findings]
+    rows = [len(site.cos) for part in parts for site in part.sites]
+    if not rows:
+        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
+    outputs = compared(source, part.model, part.rotations, run)
+    nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
+    notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
+    forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
+    notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
+    return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
+
+
+class _Part:
+    """A graph and what is fused of it: ``sites``, and the ``model`` with their operators; ``findings``: of all."""
+
+    def __init__(self, part: File, path: Path, length: int | None) -> None:
+        self.path, self.length = path, length
+        try:
+            self.rotations = Rotations(part)
+        except NotShown as error:
+            raise ValueError(f"{path} cannot be run: {error}") from None
+        self.findings, self.sites, self._tables = list[Finding](), list[Site](), dict[Any, tuple[Tensor, Tensor]]()
+        for (_, side), turn in self.rotations.seen.turns.items():
+            nodes = self.rotations.seen.nodes(turn.operations)
+            if not any(path.count(".") > 1 for path in nodes):  # a branch is looked at by itself
+                self._add(side, turn, any(node.rotates for node in nodes.values()))
+        self.model = rewritten(part.model, self.sites, part.opset)
+        if self.sites and not self._proved(Graph(self.model.graph, File(self.model, part.folder))):
+            self.model = rewritten(part.model, self.sites, part.opset)
+
+    def _add(self, side: str, turn: Turn, already: bool) -> None:
+        name, what = self.rotations.seen.name(turn)
+        about: dict[str, Any] = {"where": name, "what": f"{side}, {what}"}
+        missing = "" if turn.side.seen.fixed else turn.side.seen.missing
+        if already:
+            self.findings.append(Finding(**about, verdict="right", reason=ALREADY))
+        elif turn.turns:
+            try:
+                of = self.rotations.of(turn)
+                if of.target not in {site.rotation.target for site in self.sites}:  # one key of several attentions
+                    self.sites.append(Site(of, *self._tables_of(of)))
+            except CannotSay as reason:
+                missing = str(reason)
+        if missing and not already:
+            self.findings.append(Finding(**about, verdict="not shown", reason=missing))
+
+    def _tables_of(self, of: Rotation) -> tuple[Tensor, Tensor]:
+        graph, batch = self.rotations.graph, self.rotations.batch
+        rows = self._rows(of, rows_in(graph, of, batch))
+        key = rows, of.inv_freq, of.factor, of.dtype, of.target if of.inv_freq is None else ""
+        if key not in self._tables:
+            self._tables[key] = tables(graph, of, rows, batch)
+        return self._tables[key]
+
+    def _rows(self, of: Rotation, own: int | None) -> int:
+        """How many positions its tables need: as many as the graph has, or was said to have."""
+        if not of.positions and not self.rotations.sizes.free:
+            return self.rotations.sizes.tokens
+        beside, declared = self.path.resolve().parent / "config.json", self.length
+        if declared is None and own is None and beside.is_file():
+            declared = longest_in(read_json(beside))
+        if declared is None and own is None:
+            raise ValueError(
+                f"{self.path} declares no length that its tables must reach, and there is no config.json beside it "
+                "that does; give length (--length), the longest sequence that it will be run on"
+            )
+        return min(n for n in (declared, own) if n is not None)
+
+    def _proved(self, after: Graph) -> bool:
+        """Whether all sites are; those that are not are left."""
+        proved, whole_tables = list[Site](), set[int]()
+        for site in self.sites:
+            about: dict[str, Any] = {"what": str(site.rotation)}
+            every = id(site.cos) not in whole_tables
+            try:
+                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, every)
+            except CannotSay as reason:
+                self.findings.append(Finding(**about, verdict="not shown", reason=f"not proved: {reason}"))
+                continue
+            self.findings.append(Finding(**about, verdict="right", difference=difference))
+            whole_tables.add(id(site.cos))
+            proved.append(site)
+        everything, self.sites = len(proved) == len(self.sites), proved
+        return everything
+
+
+def _why(findings: Sequence[Finding], rotations: Rotations) -> str:
+    """Why nothing is fused, in a clause."""
+    if findings and all(finding.verdict == "right" for finding in findings):
+        return f"its {len(findings)} rotations are operators already"
+    if reasons := [finding.reason for finding in findings if finding.verdict != "right"]:
+        return reasons[0]
+    return next(iter(rotations.seen.unread), "nothing in it turns")
+
+
+def _place_data(source: File, out: Path, data: str) -> None:
+    """The files of weights beside ``out``, where that is in another folder."""
+    for file in sorted(files_beside(source)):
+        target = out.parent / file.relative_to(source.folder)
+        if target.exists() and target.samefile(file):
+            continue
+        if target.exists():
+            raise ValueError(f"{target} stands where the weights of the model must lie; name another folder for out")
+        partial = target.with_name(f"{target.name}.{os.getpid()}{PARTIAL}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(file, partial) if data == "link" else shutil.copyfile(file, partial)
+            os.replace(partial, target)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise ValueError(f"{target} cannot be made of {file}: {error.strerror or error}") from None

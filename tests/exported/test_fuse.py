@@ -1,0 +1,569 @@
+"""`phasor fuse`: rotations of any form become one operator, proved; what is not proved stays, and files stay whole."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from phasor.tools.onnx import check, fuse  # noqa: E402
+
+from .graphs import (  # noqa: E402
+    CONFIGS,
+    FACTOR,
+    HEAD,
+    HEADS,
+    ROWS,
+    WIDTHS,
+    attending,
+    counted,
+    frequencies,
+    in_pairs,
+    info,
+    operators,
+    plain,
+    tables,
+)  # fmt: skip
+
+
+@pytest.fixture
+def fused(tmp_path):
+    """The report of a graph, and what it became."""
+
+    def of(made, **options):
+        onnx.save(made, tmp_path / "model.onnx")
+        report = fuse(tmp_path / "model.onnx", tmp_path / "fused.onnx", **{"length": ROWS, **options})
+        return report, onnx.load(tmp_path / "fused.onnx")
+
+    return of
+
+
+def of_opset(made, opset):
+    made.opset_import[0].version = opset
+    return made
+
+
+def ops(made):
+    return [node.op_type for node in made.graph.node]
+
+
+def reverse(name):
+    return plain(name, frequencies(name), wrong="direction")
+
+
+def turned(name, x, at, sign=1):
+    """``x [batch, heads, tokens, 16]`` at positions ``[batch, tokens]``, by the definition, in float64."""
+    width, factor = WIDTHS[name], FACTOR if name == "yarn" else 1.0
+    angles = sign * at[:, None, :, None] * frequencies(name).astype(np.float32).astype(np.float64)
+    cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+    y = x.astype(np.float64)
+    first = slice(0, width, 2) if name == "interleaved" else slice(0, width // 2)
+    second = slice(1, width, 2) if name == "interleaved" else slice(width // 2, width)
+    a, b = y[..., first].copy(), y[..., second].copy()
+    y[..., first], y[..., second] = cos * a - sin * b, sin * a + cos * b
+    return y
+
+
+FORMS = {
+    **{name: (name, lambda name=name: plain(name, frequencies(name), FACTOR if name == "yarn" else 1.0), 1)
+       for name in CONFIGS},
+    "reverse": ("halves", lambda: reverse("halves"), -1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_becomes_one_operator_with_exact_tables(fused, tmp_path, form):
+    """Near position 511 float32 angles are off by 1e-5; the operator, run by another implementation, is not."""
+    name, made, sign = FORMS[form]
+    report, after = fused(made())
+    assert report.fused == 2 and ops(after) == ["Add", "RotaryEmbedding", "RotaryEmbedding"]
+    if sign == 1:
+        assert check(tmp_path / "fused.onnx", CONFIGS[name]).equal
+    assert sum(t.name.startswith("rotary") for t in after.graph.initializer) == 2  # cos and sin, for both
+    rng = np.random.default_rng(0)
+    at = np.array([[0, 7, 300, ROWS - 1], [ROWS - 1, 0, 0, 1]])
+    given = {x: rng.standard_normal((2, HEADS, 4, HEAD)).astype(np.float32) for x in ("q", "k")} | {"positions": at}
+    results = ReferenceEvaluator(after).run(None, given)
+    for x, y in zip(("q", "k"), results, strict=True):
+        np.testing.assert_allclose(y, turned(name, given[x], at, sign), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    name, made, sign = FORMS[form]
+    report, after = fused(of_opset(made(), 18))
+    assert report.fused == 2 and {n.domain for n in after.graph.node} == {"", "com.microsoft"}
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[ROWS - 1, 3], [0, 300]])
+    y = onnxruntime.InferenceSession(after.SerializeToString()).run(None, {"q": x, "k": x, "positions": at})[0]
+    np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
+
+
+def resized(made, shape, axes):
+    """The same nodes on heads of another ``shape``, for which tables get ``axes`` of length 1."""
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.CopyFrom(info(value.name, TensorProto.FLOAT, *shape))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(axes, np.int64), "heads_at"))
+    for node in made.graph.node:
+        if node.output[0] in ("Cos", "Sin"):
+            node.input[1] = "heads_at"
+    return made
+
+
+FLAT = ["Reshape", "RotaryEmbedding", "Reshape"]
+
+
+@pytest.mark.parametrize(
+    "name, shape, axes, nodes",
+    [
+        ("interleaved", ("batch", "seq", HEADS, HEAD), [2], FLAT),
+        ("partial", ("batch", "seq", HEADS, HEAD), [2], FLAT),
+        ("partial", ("batch", "seq", 3, HEADS, HEAD), [2, 3], FLAT),
+        ("partial", ("batch", HEADS, 3, "seq", HEAD), [1, 2], FLAT),
+        ("partial", ("batch", "seq", HEAD), [], ["RotaryEmbedding"]),
+    ],
+)
+def test_heads_may_lie_anywhere(fused, name, shape, axes, nodes):
+    _, after = fused(resized(plain(name, frequencies(name)), shape, axes))
+    assert ops(after) == ["Add", *nodes * 2]
+    x = np.random.default_rng(0).standard_normal([{"batch": 2, "seq": 5}.get(n, n) for n in shape]).astype(np.float32)
+    at = np.array([[0, 7, 300, 3, 511], [511, 0, 0, 1, 2]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    tokens = shape.index("seq")
+    flat = np.moveaxis(x, tokens, -2).reshape(2, -1, 5, HEAD)
+    np.testing.assert_allclose(
+        np.moveaxis(y, tokens, -2).reshape(flat.shape), turned(name, flat, at), atol=1e-6, rtol=0
+    )
+
+
+def test_pairs_that_are_read_side_by_side_and_written_as_halves(fused):
+    """As DeepSeek-V3 does: the operator and one Gather."""
+    made = plain("interleaved", frequencies("interleaved"))
+    n, keep = helper.make_node, [node for node in made.graph.node if node.output[0][:2] not in ("q_", "k_")]
+    cos_sin = [n("Slice", [t, "zero", "last", "axis", "two"], [f"{t}_few"]) for t in ("Cos", "Sin")]
+    for x in ("q", "k"):
+        cos_sin += [n("Slice", [x, a, "last", "axis", "two"], [f"{x}_{b}"]) for a, b in (("zero", "a"), ("one", "b"))]
+        cos_sin += [n("Mul", [f"{x}_{m}", f"{t}_few"], [f"{x}_{m}{t}"]) for m in "ab" for t in ("Cos", "Sin")]
+        cos_sin += [n("Sub", [f"{x}_aCos", f"{x}_bSin"], [f"{x}_1"]), n("Add", [f"{x}_aSin", f"{x}_bCos"], [f"{x}_2"])]
+        cos_sin += [n("Concat", [f"{x}_1", f"{x}_2"], [f"{x}_rotated"], axis=-1)]
+    del made.graph.node[:]
+    made.graph.node.extend([*keep, *cos_sin])
+    made.graph.initializer.append(numpy_helper.from_array(np.array([HEAD]), "last"))
+    _, after = fused(made)
+    assert ops(after) == ["Add", "RotaryEmbedding", "Gather", "RotaryEmbedding", "Gather"]
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[511, 3], [0, 300]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    right = turned("interleaved", x, at)
+    np.testing.assert_allclose(y, np.concatenate((right[..., 0::2], right[..., 1::2]), -1), atol=1e-6, rtol=0)
+
+
+def test_tables_that_stand_in_the_graph_are_kept_to_the_bit(fused):
+    """Heads in pairs, as Meta's Llama cuts them, by tables of 512 rows: more are not made up."""
+    report, after = fused(in_pairs(), length=4096)
+    assert ops(after) == ["RotaryEmbedding"] * 2 and report.rows == ROWS
+    assert {finding.difference.size for finding in report.findings} == {0.0}
+    mine = {t.name: numpy_helper.to_array(t) for t in after.graph.initializer}
+    cos, sin = (mine[name] for name in after.graph.node[0].input[1:3])
+    assert np.array_equal(cos, tables("interleaved")[0]) and np.array_equal(sin, tables("interleaved")[1])
+
+
+def test_weights_are_not_read_and_what_is_around_stays(fused):
+    """An attention whose weights are no numbers."""
+    made = attending(plain("halves", frequencies("halves")))
+    report, after = fused(made)
+    assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2
+    rest = [op for op in ops(made) if op in ("MatMul", "Reshape", "Transpose", "Softmax")]
+    assert [op for op in ops(after) if op in rest] == rest
+
+
+def own_positions(nodes, inputs=(), **constants):
+    """Plain nodes of halves whose positions are formed by nodes: ``counted`` has operators."""
+    made, form = counted(nodes, list(inputs), constants), plain("halves", frequencies("halves"))
+    del made.graph.node[len(nodes) :]
+    made.graph.node.extend(form.graph.node)
+    names = {t.name for t in made.graph.initializer}
+    made.graph.initializer.extend(t for t in form.graph.initializer if t.name not in names)
+    return made
+
+
+def after_a_cache(before="positions"):
+    """Positions that begin behind a cache, whose size is that of an input; ``before``: what they are added to."""
+    n = helper.make_node
+    nodes = [
+        n("Shape", ["past"], ["past_sizes"]), n("Gather", ["past_sizes", "two_at"], ["past_length"]),
+        n("Shape", ["q"], ["sizes"]), n("Gather", ["sizes", "two_at"], ["seq_length"]),
+        n("Add", ["past_length", "seq_length"], ["end"]), n("Range", ["past_length", "end", "step"], ["row"]),
+        n("Unsqueeze", ["row", "zero"], ["positions"]),
+    ]  # fmt: skip
+    past = info("past", TensorProto.FLOAT, "batch", HEADS, "past_seq", HEAD)
+    return own_positions(nodes, [past], two_at=2, step=1)
+
+
+def test_positions_that_a_graph_counts_behind_its_cache(fused):
+    report, after = fused(after_a_cache())
+    assert report.fused == 2 and ops(after).count("Expand") == 1  # one row for all sequences, formed once
+    x = np.ones((2, HEADS, 3, HEAD), np.float32)
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "past": np.ones((2, HEADS, 40, HEAD), np.float32)})[0]
+    np.testing.assert_allclose(y, turned("halves", x, np.array([[40, 41, 42]] * 2)), atol=1e-6)
+
+
+def moved_by(made, name):
+    """Angles moved by a number, behind the positions as whole numbers."""
+    n = helper.make_node
+    first = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cast")
+    made.graph.node[first].output[0] = "unmoved"
+    made.graph.node.insert(first + 1, n("Cast", [name], ["moves"], to=TensorProto.FLOAT))
+    made.graph.node.insert(first + 2, n("Add", ["unmoved", "moves"], ["real"]))
+    return made
+
+
+def by_axis():
+    """Positions ``[2, batch, seq]``: one half of the pairs follows the first, the other the second."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 2, "batch", "seq"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([4, 4, 4, 4]), "quarters"))
+    at = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cos")
+    made.graph.node[at - 1].output[0] = "each"
+    parts = [n("Split", ["each", "quarters"], ["p0", "p1", "p2", "p3"], axis=-1)]
+    parts += [n("Gather", [f"p{i}", which], [f"r{i}"]) for i, which in enumerate(("zero_at", "one_at") * 2)]
+    for i, node in enumerate([*parts, n("Concat", ["r0", "r1", "r2", "r3"], ["angles"], axis=-1)]):
+        made.graph.node.insert(at + i, node)
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.array(i), f"{w}_at") for i, w in enumerate(("zero", "one"))
+    )
+    return made
+
+
+def moved_by_an_input():
+    made = moved_by(plain("halves", frequencies("halves")), "offset")
+    made.graph.input.append(info("offset", TensorProto.INT64))
+    return made
+
+
+def rows_behind_a_cache():
+    """Rows of tables, cut out from the length of the cache on."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    cos, sin = (np.concatenate((t, t), -1) for t in tables("halves"))
+    made.graph.input[2].CopyFrom(info("past", TensorProto.FLOAT, "batch", HEADS, "past_seq", HEAD))
+    nodes = [n("Shape", ["past"], ["before"], start=2, end=3), n("Shape", ["q"], ["seq"], start=2, end=3)]
+    nodes += [n("Add", ["before", "seq"], ["until"])]
+    nodes += [n("Slice", [f"all_{t}", "before", "until", "zero"], [t]) for t in ("Cos", "Sin")]
+    kept = [node for node in made.graph.node if node.output[0][:2] in ("q_", "k_")]
+    del made.graph.node[:]
+    made.graph.node.extend([*nodes, *kept])
+    made.graph.initializer.extend(numpy_helper.from_array(t, f"all_{x}") for t, x in ((cos, "Cos"), (sin, "Sin")))
+    return made
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: moved_by(after_a_cache(), "past_length"), "not proved: its values differ"),
+        (moved_by_an_input, "its angles follow from 'offset', and not from one row of positions alone"),
+        (by_axis, "its angles follow from 'positions', and not from one row of positions alone"),
+        (rows_behind_a_cache, "not proved: its values differ"),
+    ],
+)
+def test_positions_that_are_not_all_there_is_are_left(fused, make, says):
+    """What the graph adds behind them, where it takes several, or where none are in it."""
+    with pytest.raises(ValueError, match=says):
+        fused(make(), length=64)
+
+
+def test_a_rotation_that_is_not_proved_stays(fused, monkeypatch):
+    """A table that is wrong at one far position."""
+    room = sys.modules["phasor.tools.onnx.fuse"]
+
+    def wrong(*args):
+        cos, sin = made_right(*args)
+        cos[400] += 1e-3
+        return cos, sin
+
+    made_right = room.tables
+    monkeypatch.setattr(room, "tables", wrong)
+    with pytest.raises(ValueError, match="no rotation to fuse: not proved: its values differ by"):
+        fused(plain("halves", frequencies("halves")))
+
+
+def with_factor(made, x, factor):
+    """What comes out of ``x`` is multiplied, the channels that pass, too."""
+    made.graph.initializer.append(numpy_helper.from_array(np.float32(factor), "times"))
+    last = next(node for node in made.graph.node if f"{x}_rotated" in node.output)
+    last.output[0] = f"{x}_short"
+    made.graph.node.append(helper.make_node("Mul", [f"{x}_short", "times"], [f"{x}_rotated"]))
+    return made
+
+
+def test_a_factor_behind_the_rotation_stays_behind_it(fused):
+    """The softmax's, on channels that pass: no table can say it."""
+    _, after = fused(with_factor(plain("partial", frequencies("partial")), "q", 0.5))
+    assert ops(after).count("RotaryEmbedding") == 2 and ops(after)[-1] == "Mul"
+
+
+def test_what_no_operator_says_is_left_and_named(fused):
+    """q turns by its own frequencies in each head; k is fused."""
+    made = plain("halves", frequencies("halves"))
+    each = np.stack([np.ones(HEAD), np.full(HEAD, 0.5)]).astype(np.float32)[None, :, None]
+    made.graph.initializer.append(numpy_helper.from_array(each, "each"))
+    nodes = [
+        helper.make_node("Mul", ["angles_4", "each"], ["angles_q"]),
+        helper.make_node("Cos", ["angles_q"], ["Cos_q"]), helper.make_node("Sin", ["angles_q"], ["Sin_q"]),
+    ]  # fmt: skip
+    at = next(i for i, node in enumerate(made.graph.node) if node.output[0] == "angles")
+    for i, node in enumerate([helper.make_node("Unsqueeze", ["angles", "one"], ["angles_4"]), *nodes]):
+        made.graph.node.insert(at + 1 + i, node)
+    for node in made.graph.node:
+        for i, name in enumerate(node.input):
+            if name in ("Cos", "Sin") and node.output[0].startswith("q"):
+                node.input[i] = f"{name}_q"
+    report, after = fused(made)
+    assert report.fused == 1 and ops(after).count("Neg") == 1
+    assert "1 of 2 rotations fused" in str(report) and "left: " in str(report)
+    assert str(report).endswith("cos and sin are still formed, by Cos_q, Sin_q")
+    assert sorted(f.verdict for f in report.findings) == ["not shown", "right"]
+
+
+@pytest.mark.parametrize("angles, far", [(TensorProto.FLOAT, 100_000), (TensorProto.FLOAT16, 60_000)])
+@pytest.mark.parametrize("half", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_half_precision_has_exact_angles_rounded_once(fused, half, angles, far):
+    """Heads and tables in half precision; angles are formed in float32, or in float16, which has no position 2049."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.type.tensor_type.elem_type = half
+    nodes = []
+    for node in made.graph.node:
+        last = node.output[0]
+        if last in ("Cos", "Sin", "real"):
+            node.output[0] = f"{last}_wide"
+            nodes += [node, n("Cast", [f"{last}_wide"], [last], to=angles if last == "real" else half)]
+        elif last == "angles":
+            kept = next(t for t in made.graph.initializer if t.name == "frequencies")
+            kind = np.float16 if angles == TensorProto.FLOAT16 else np.float32
+            kept.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(kept).astype(kind), "frequencies"))
+            nodes.append(node)
+        elif last.endswith("_times"):
+            nodes += [n("CastLike", ["factor", node.input[0]], [f"{last}_by"]), node]
+            node.input[1] = f"{last}_by"
+        else:
+            nodes.append(node)
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    report, after = fused(made, length=far + 1, run=False)
+    cos = next(numpy_helper.to_array(t) for t in after.graph.initializer if t.name == after.graph.node[1].input[1])
+    right = np.cos(far * frequencies("halves").astype(kind).astype(np.float64))
+    assert report.fused == 2 and report.rows == far + 1
+    assert np.abs(cos[far].astype(np.float64) - right).max() <= 2.0 ** (-12 if half == TensorProto.FLOAT16 else -9)
+
+
+def test_heads_that_are_widened_first_are_rotated_in_float32(fused):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made, n = plain("interleaved", frequencies("interleaved")), helper.make_node
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for node in made.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [f"{name}_wide" if name in ("q", "k", "q_rotated", "k_rotated") else name for name in names]
+    for x in ("q", "k"):
+        made.graph.node.insert(0, n("Cast", [x], [f"{x}_wide"], to=TensorProto.FLOAT))
+        made.graph.node.append(n("Cast", [f"{x}_rotated_wide"], [f"{x}_rotated"], to=TensorProto.FLOAT16))
+    _, after = fused(made)
+    assert ops(after) == ["Cast", "Cast", "Add", "RotaryEmbedding", "RotaryEmbedding", "Cast", "Cast"]
+    x, at = np.ones((1, HEADS, 2, HEAD), np.float16), np.array([[3, ROWS - 1]])
+    y = onnxruntime.InferenceSession(after.SerializeToString()).run(None, {"q": x, "k": x, "positions": at})[0]
+    assert np.array_equal(y, turned("interleaved", x, at).astype(np.float16))
+
+
+def test_functions_are_written_out(fused):
+    made = plain("halves", frequencies("halves"))
+    body = [node for node in made.graph.node if node.output[0].startswith("k")]
+    rest = [node for node in made.graph.node if node not in body]
+    reads = dict.fromkeys(n for node in body for n in node.input if not n.startswith("k_") and n != "")
+    function = helper.make_function("own", "Turn", list(reads), ["k_rotated"], body, [helper.make_opsetid("", 23)])
+    del made.graph.node[:]
+    made.graph.node.extend([*rest, helper.make_node("Turn", list(reads), ["k_rotated"], domain="own")])
+    made.functions.append(function)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    report, after = fused(made)
+    assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2 and not after.functions
+
+
+def test_what_cannot_be_run_is_said_and_hides_nothing_behind_the_next_projection(fused):
+    """An operator of somebody's own between what comes in and the projections of q, k and v."""
+    made = attending(plain("halves", frequencies("halves")))
+    for node in made.graph.node:
+        if node.op_type == "MatMul" and node.input[0] == "x":
+            node.input[0] = "own"
+            made.graph.value_info.append(info(node.output[0], TensorProto.FLOAT, "batch", "seq", HEADS * HEAD))
+    made.graph.node.insert(0, helper.make_node("Own", ["x"], ["own"], "first", domain="somebody"))
+    report, _ = fused(made)
+    assert report.fused == 2 and "\nnot run: Own 'first': no operator of somebody that is known here" in str(report)
+
+
+def test_branches_are_entered(fused):
+    """Both branches of an If rotate: one forwards, one backwards."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made, other = plain("halves", frequencies("halves")), reverse("halves")
+    branches = {}
+    for name, part in (("then", made), ("else", other)):
+        branches[f"{name}_branch"] = helper.make_graph(list(part.graph.node), name, [], list(part.graph.output))
+    chosen = helper.make_node("If", ["which"], ["q_rotated", "k_rotated"], "chosen", **branches)
+    del made.graph.node[:]
+    made.graph.node.append(chosen)
+    made.graph.input.append(info("which", TensorProto.BOOL, 1))
+    report, after = fused(made)
+    assert report.fused == 4 and ops(after) == ["If"] and report.nodes == (49, 7)
+    x, at = np.ones((1, HEADS, 2, HEAD), np.float32), np.array([[3, ROWS - 1]])
+    session = onnxruntime.InferenceSession(after.SerializeToString())
+    for which, sign in ((True, 1), (False, -1)):
+        y = session.run(None, {"q": x, "k": x, "positions": at, "which": np.array([which])})[0]
+        np.testing.assert_allclose(y, turned("halves", x, at, sign), atol=1e-6)
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+MORE = {"NanoChat": {}, "GPTNeoX": {}, "Qwen3": {"head_dim": 16}, "Qwen2": {"rope_parameters": YARN}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Llama", "Glm", "Cohere", "Gemma3Text", "DeepseekV3", *MORE])
+def test_transformers_models(tmp_path, monkeypatch, name):
+    """Every rotation of what torch's exporter writes is fused, no output changes, and each is the config's."""
+    pytest.importorskip("onnxscript"), pytest.importorskip("transformers"), pytest.importorskip("onnxruntime")
+    from .test_check_exports import MODELS, of_transformers
+
+    monkeypatch.setitem(MODELS, name, MORE.get(name, MODELS.get(name)))
+    config, path = of_transformers(name, tmp_path)
+    report = fuse(path, tmp_path / "fused.onnx", length=config.max_position_embeddings)
+    assert report.fused == 2 * config.num_hidden_layers and report.outputs.startswith("all outputs equal")
+    checked = check(tmp_path / "fused.onnx", config)
+    assert checked.verdict != "wrong" and all(site.verdict == "right" for site in checked.sites)
+
+
+@pytest.mark.slow
+def test_positions_of_several_axes_are_left(tmp_path):
+    pytest.importorskip("onnxscript"), pytest.importorskip("transformers")
+    from .test_check_exports import of_transformers
+
+    _, path = of_transformers("Qwen2VLText", tmp_path)
+    with pytest.raises(ValueError, match="no rotation to fuse"):
+        fuse(path, tmp_path / "fused.onnx", length=256)
+
+
+# Files
+
+
+def test_names_sizes_and_metadata_stay(fused):
+    made = plain("halves", frequencies("halves"))
+    made.metadata_props.add(key="who", value="me")
+    made.graph.doc_string, made.producer_name = "a layer", "somebody"
+    _, after = fused(made)
+    for what in ("metadata_props", "producer_name", "ir_version", "opset_import"):
+        assert getattr(after, what) == getattr(made, what)
+    for what in ("input", "output", "doc_string", "name"):
+        assert getattr(after.graph, what) == getattr(made.graph, what)
+
+
+@pytest.fixture
+def apart(tmp_path):
+    """A model whose weights stand beside it, in a file."""
+    folder = tmp_path / "a"
+    folder.mkdir()
+    made = attending(plain("halves", frequencies("halves")))
+    onnx.save(made, folder / "model.onnx", save_as_external_data=True, location="model.data", size_threshold=1024)
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("options, same", [([], False), (["--link"], True)])
+def test_weights_beside_the_file_are_linked_or_copied(phasor, apart, tmp_path, options, same):
+    beside, out = apart.with_name("model.data"), tmp_path / "b" / "fused.onnx"
+    out.parent.mkdir()
+    before = beside.read_bytes()
+    code, said, err = phasor("fuse", apart, "-o", out, "--length", ROWS, *options)
+    assert code == 0 and said.startswith("model.onnx: 2 of 2 rotations fused"), err
+    there = out.with_name("model.data")
+    assert there.read_bytes() == beside.read_bytes() == before and os.path.samefile(there, beside) is same
+    assert sorted(path.name for path in out.parent.iterdir()) == ["fused.onnx", "model.data"]
+
+
+def test_weights_in_the_same_folder_stay_where_they_are(phasor, apart):
+    assert phasor("fuse", apart, "-o", apart.with_name("fused.onnx"), "--length", ROWS)[0] == 0
+    assert sorted(path.name for path in apart.parent.iterdir()) == ["fused.onnx", "model.data", "model.onnx"]
+    assert phasor("fuse", apart, "-o", apart, "--length", ROWS)[0] == 0  # in its own place
+    assert ops(onnx.load(apart)).count("RotaryEmbedding") == 2
+
+
+def test_other_weights_are_not_overwritten(phasor, apart, tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "model.data").write_bytes(b"another's")
+    code, _, err = phasor("fuse", apart, "-o", tmp_path / "b" / "fused.onnx", "--length", ROWS)
+    assert code == 2 and "name another folder" in err and os.listdir(tmp_path / "b") == ["model.data"]
+
+
+def test_the_length_of_a_config_beside_it(phasor, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(plain("halves", frequencies("halves")), path)
+    code, _, err = phasor("fuse", path, "-o", tmp_path / "fused.onnx")
+    assert code == 2 and "declares no length" in err and len(err.splitlines()) == 1
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["halves"]))
+    code, said, _ = phasor("fuse", path, "-o", tmp_path / "fused.onnx", "--json")
+    found = json.loads(said)
+    assert code == 0 and (found["rows"], found["fused"], found["nodes"]) == (ROWS, 2, [24, 3])
+
+
+def nothing_turns():
+    made = plain("halves", frequencies("halves"))
+    for node in made.graph.node:
+        node.op_type = "Cos" if node.op_type == "Sin" else node.op_type
+        if node.op_type in ("Mul", "Add") and node.output[0] in ("q_c", "q_s", "k_c", "k_s"):
+            node.input[1] = "factor"
+    return made
+
+
+def from_an_input():
+    """cos and sin come in beside q and k, as real numbers."""
+    made = operators("halves", *tables("halves"))
+    kept = [node for node in plain("halves", frequencies("halves")).graph.node if node.output[0][:2] in ("q_", "k_")]
+    del made.graph.node[:], made.graph.initializer[:], made.graph.input[2:]
+    made.graph.input.extend(info(name, TensorProto.FLOAT, "batch", 1, "seq", HEAD) for name in ("Cos", "Sin"))
+    made.graph.node.extend(kept)
+    made.graph.initializer.extend(plain("halves", frequencies("halves")).graph.initializer)
+    return made
+
+
+def in_a_loop():
+    body = helper.make_graph(
+        [helper.make_node("Identity", [x], [f"{x}_out"]) for x in ("going", "inner")], "body",
+        [info("step", TensorProto.INT64), info("going", TensorProto.BOOL), info("inner", TensorProto.FLOAT, None)],
+        [info("going_out", TensorProto.BOOL), info("inner_out", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    made = plain("halves", frequencies("halves"))
+    loop = helper.make_node("Loop", ["times", "go", "real"], ["looped"], "loop", body=body)
+    made.graph.initializer.extend([numpy_helper.from_array(np.array(1), "times")])
+    made.graph.initializer.extend([numpy_helper.from_array(np.array(True), "go")])
+    at = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Unsqueeze")
+    made.graph.node[at].input[0] = "looped"
+    made.graph.node.insert(at, loop)
+    return made
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda: operators("halves", *tables("halves")), "its 2 rotations are operators already"),
+        (nothing_turns, "has no rotation to fuse"),
+        (from_an_input, "depends on the data"),
+        (in_a_loop, "Loop 'loop': no operator of ai.onnx that is known here"),
+    ],
+)
+def test_nothing_to_fuse_is_one_line_and_writes_nothing(phasor, tmp_path, make, says):
+    onnx.save(make(), tmp_path / "model.onnx")
+    code, said, err = phasor("fuse", tmp_path / "model.onnx", "-o", tmp_path / "fused.onnx", "--length", ROWS)
+    assert (code, said) == (2, "") and says in err and len(err.splitlines()) == 1, err
+    assert os.listdir(tmp_path) == ["model.onnx"]
