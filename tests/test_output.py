@@ -31,6 +31,7 @@ NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs t
 # Where commands write to, with the rest of a call. Whatever else these calls name does not exist: a refusal of the
 # target shows that it was looked at first.
 FILES = {
+    "fuse --out": ("fuse", "nowhere", "--out"),
     "fit --out": ("fit", "nowhere", "--text", "nothing", "--length", "8", "--out"),
 }
 FOLDERS = {
@@ -47,7 +48,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "doctor --text", 
+    "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",

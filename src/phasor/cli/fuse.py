@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say, say_json
+from ..support.whole_files import check_file_target
 
 
 def fuse(
     file: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A model as an ONNX file.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The ONNX file to write.")],
     length: Annotated[
         int | None,
         typer.Option(
@@ -36,6 +37,7 @@ def fuse(
     A rotation is found by what it does, and fused if it is proved to do the same; what is left is named.
     Exit code 0: something was fused, 2: nothing could be, or bad input; then nothing is written.
     """
+    check_file_target("--out", out)
     from ..tools.onnx import fuse as fuse_onnx
 
     report = fuse_onnx(file, out, length=length, data="link" if link else "copy", run=run)

@@ -113,7 +113,7 @@ def _planned(observed: Observation, where: str) -> Planned | str:
     own = specs_of_layer(module, models)
     specs = [spec for spec in own if spec is not None] or ([] if own == [None] else specs_of(models))
     # where the config says a factor on the softmax scale, the class's own scale must have it
-    scales = scales_of(observed.reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else []
+    scales = scales_of(observed.reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else {}
     called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
     around = [path.rpartition(".")[0] for path in observed.modules]
     beside = any(not path or where.startswith(f"{path}.") for path in around)  # a module that forms tables
@@ -129,7 +129,7 @@ def _observed(watched: Watched | str, where: str) -> Planned | str:
     spec = part.layers[index] if part is not None and index < len(part.layers) else None
     if part is None or spec is None:
         return "no spec says what it does"
-    return Planned(part, [spec], [])
+    return Planned(part, [spec], {})
 
 
 def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], within: float, needed: bool) -> Check:

@@ -6,7 +6,7 @@ made-up heads.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -26,6 +26,7 @@ from .expected import Reference, rates_of
 
 ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
 EVEN, EVEN_HALF = 1e-3, 1e-2  # of a factor on scores
+OF_SCORES = "scaling"  # what classes of transformers call the number that all their scores are multiplied by
 SLOW = 1e-5  # radians: a pair that turns by less in the whole call may be taken for one that passes
 # What golden may know by a better name.
 GENERAL = {"layout", "rotary width", "frequencies", "sign", "positions", "half precision", "attention factor"}
@@ -38,7 +39,7 @@ class Planned:
 
     model: ModelRotary
     specs: Sequence[RotarySpec]
-    scales: Sequence[float]
+    scales: Mapping[str, float]
     rotates: bool = True
 
 
@@ -231,13 +232,12 @@ def _of_scores(
     factor = 1.0 if behind_norms else spec.attention_factor(sides[0].count) ** 2
     channels = sides[0].operator.channels
     usual = channels**-0.5 * planned.model.softmax_factor
-    said = [usual, *planned.scales]
-    said += [
-        one * other for one, other in combinations(set(planned.scales), 2)
-    ]  # one on the queries, one on the scores
+    scales = planned.scales.values()
+    said = [*([] if OF_SCORES in planned.scales else [usual]), *scales]
+    said += [one * other for one, other in combinations(set(scales), 2)]  # one on the queries, one on the scores
     if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
         return None
-    says = f"scores are multiplied by {product:.6g}, and must be by {usual * factor:.6g}"
+    says = f"scores are multiplied by {product:.6g}, and must be by {said[0] * factor:.6g}"
     says += f" (q by {lengths[0]:.4g}, k by {lengths[1]:.4g}, the softmax scale is {abs(scale):.6g})"
     return Deviation("attention factor", says)
 
@@ -253,5 +253,5 @@ def _alone(site: Site) -> float | None:
     return scale
 
 
-def scales_of(module: nn.Module | None) -> list[float]:
-    return [v for n, v in vars(module).items() if "scal" in n and isinstance(v, float)] if module else []
+def scales_of(module: nn.Module | None) -> dict[str, float]:
+    return {n: v for n, v in vars(module).items() if "scal" in n and isinstance(v, float)} if module else {}
