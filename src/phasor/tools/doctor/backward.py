@@ -70,7 +70,7 @@ class _Found:
 
 
 def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    plain = observed.called[0]
+    plain = observed.plain
     blank = Check(what=WHAT, against="itself", verdict="not shown", difference=Difference(of="gradients"))
     if plain.why_not or plain.tape is None:
         yield replace(blank, reason=plain.why_not)

@@ -14,7 +14,7 @@ from ...eye.sites import Site
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
-from .deviation import HALF, SAME, Deviation, deviation, effective
+from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective
 from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
@@ -50,7 +50,7 @@ OF_TABLES = (
 
 def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
     """One check of each attention beside the config, then one of each way of calling, or one for each fault there."""
-    plain, *others = observed.called
+    plain = observed.plain
     if plain.why_not:
         elsewhere = not isinstance(observed.watched, str) and bool(observed.watched.turning)
         blank = Check(what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown")
@@ -74,7 +74,11 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
             specs = plan.specs if isinstance(plan, Planned) else ()
             if len(specs) == 1:
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
-    seen = [_Seen(called, known, still, HALF if called.way.autocast else within, observed.model) for called in others]
+    halves = (HALF if way.autocast else within for way in observed.ways[1:])
+    seen = [
+        _Seen(called, known, still, limit, observed.model)
+        for called, limit in zip(observed.others(), halves, strict=False)
+    ]
     yield from wrong_in_calls([one for way in seen for one in way.wrong], IN_CALLS)
     unseen = all(not way.wrong and way.not_wrong().verdict == "not shown" for way in seen)
     yield from (replace(way.not_wrong(), needed=unseen) for way in seen if not way.wrong)
@@ -164,7 +168,7 @@ class _Seen:
     def __init__(
         self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
     ) -> None:
-        self.called, self.within, self.known = called, within, known
+        self.way, self.why_not, self.within, self.known = called.way, called.why_not, within, known
         self.wrong: list[tuple[Turned, Deviation]] = []
         self.unseen: dict[Key, str] = {}
         self._shifts: dict[tuple[str, int], Tensor] = {}
@@ -184,13 +188,13 @@ class _Seen:
         for key in known.keys() - looked:
             self.unseen[key] = "it was not reached, or not in each of the calls"
         if called.way.given:
-            self._leave_models_inside(model)
+            self._leave_models_inside(model, {one.where for one in called.turned})
 
     def not_wrong(self) -> Check:
         """The check of a way without a fault: right only where each side that turns was compared."""
-        blank = Check(what=f"{IN_CALLS} {self.called.way.name}", against="itself", verdict="not shown")
-        if self.called.why_not or not self.known:
-            return replace(blank, reason=self.called.why_not or "nothing turns in one call")
+        blank = Check(what=f"{IN_CALLS} {self.way.name}", against="itself", verdict="not shown")
+        if self.why_not or not self.known:
+            return replace(blank, reason=self.why_not or "nothing turns in one call")
         if self.unseen:
             where = span(list(dict.fromkeys(key[0] for key in self.unseen)))
             return replace(blank, where=where, reason=next(iter(self.unseen.values())))
@@ -198,7 +202,7 @@ class _Seen:
 
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
-        way, operator = self.called.way, one.side.operator
+        way, operator = self.way, one.side.operator
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
         given, of_queries = one.positions.shape[1], one.side.name == "q"
@@ -220,13 +224,15 @@ class _Seen:
             return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
         by = self._shifts.get((one.where, one.number))
         moved = positions if by is None else positions + by[:, None]
-        must = reference.at(moved.clamp(min=0), longest, seen.shape[1])
+        must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
         if must is None:
             return "nothing says what it must be there"
         found = deviation(seen, must, reference.others, live, self.within)
         if found is not None and seen.shape[1] == tokens:  # as many heads as tokens, whose axes may be exchanged
             other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
             found = found if other is not None else None
+        if found is not None and tokens < given and _kept(seen, reference, one.positions, self.within):
+            found = None
         if by is None:
             by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
             if found is not None:
@@ -239,7 +245,7 @@ class _Seen:
             return ""
         if _restarts(one, seen, reference, self.within):
             found = replace(found, cause=RESTART, says=f"its calls count from 0 again; {found.says}")
-        elif _of_the_other_regime(seen, reference, moved.clamp(min=0), live, self.within):
+        elif _of_the_other_regime(seen, reference, moved.clamp(min=-BEFORE), live, self.within):
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
         return self._placed(one, found)
@@ -250,10 +256,10 @@ class _Seen:
         gone = 0 if operator is None else one.positions.shape[1] - operator.cos.shape[-1]
         return replace(found, token=found.token + gone, tokens=tuple(t + gone for t in found.tokens))
 
-    def _leave_models_inside(self, model: nn.Module) -> None:
+    def _leave_models_inside(self, model: nn.Module, reached: set[str]) -> None:
         """Nothing is wrong with a model inside, with a config of its own, that counts its tokens for itself."""
         wrong = {one.where for one, _ in self.wrong}
-        following = {id(config_of(model, one.where)) for one in self.called.turned if one.where not in wrong}
+        following = {id(config_of(model, where)) for where in reached - wrong}
         alone = {where for where in wrong if following and id(config_of(model, where)) not in following}
         says = "a model inside this one, which is given no positions and counts its own tokens"
         self.unseen |= {one.key: says for one, _ in self.wrong if one.where in alone}
@@ -269,8 +275,15 @@ def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) ->
         return False  # a window: the first ones are gone
     of_calls = seen.split(lengths, -1)[1:] if one.name == "k" else (seen,)
     return all(
-        bool((effective(part, reference.known, within) == torch.arange(part.shape[-1])).all()) for part in of_calls
+        bool((effective(part, reference.others, within) == torch.arange(part.shape[-1])).all()) for part in of_calls
     )
+
+
+def _kept(seen: Tensor, reference: Reference, given: Tensor, within: float) -> bool:
+    """Whether keys are those of some of the tokens, each once and in order: what a cache of its own kind keeps."""
+    at = effective(seen, reference.others, within)
+    ordered = bool((at.diff(dim=-1) > 0).all() and (at[:, -1] == given[:, -1]).all())
+    return ordered and all(set(row.tolist()) <= set(all_.tolist()) for row, all_ in zip(at, given, strict=True))
 
 
 def _of_the_other_regime(seen: Tensor, reference: Reference, at: Tensor, live: Tensor, within: float) -> bool:
@@ -289,7 +302,7 @@ def _of_the_other_regime(seen: Tensor, reference: Reference, at: Tensor, live: T
 def _shift(seen: Tensor, others: Tensor, positions: Tensor, live: Tensor, within: float) -> Tensor | None:
     """By which number all positions of each row are moved, ``[rows]``; None where they are not."""
     at = effective(seen, others, within)
-    if bool((at < 0)[live].any()):
+    if bool((at == NOWHERE)[live].any()):
         return None
     found = []
     for row, alive in zip(at - positions, live, strict=True):

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .ways import LONGEST
+
 SAME = 2e-4  # relative: float32 tables at the positions that are tried
 HALF = 1.2e-2  # tables in half precision
 MOST_SOUGHT = 64  # tokens of which the position is sought
+BEFORE, BEYOND = 4, LONGEST + 64  # positions around those that are known, at which a token may be found
+NOWHERE = -BEFORE - 1
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,7 @@ class Deviation:
 class Values:
     """``seen`` and ``must``, ``[rows, heads, pairs, tokens]``, and which of them are ``wrong``.
 
-    ``parts``: of rows, heads, pairs and tokens those that are wrong, where not all are. ``others [heads, pairs,
-    positions]``: what would be at other positions.
+    ``parts``: of rows, heads, pairs and tokens those that are wrong, where not all are. ``others``: as `around`.
     """
 
     all_seen: Tensor
@@ -106,7 +109,7 @@ def _moved(v: Values) -> str | None:
     rows, tokens = there.nonzero()[:MOST_SOUGHT].unbind(1)
     head = int(_along(v.wrong, 1).nonzero()[0])
     at = effective(v.all_seen, v.others, v.within, head)[rows, tokens]
-    if bool((at < 0).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
+    if bool((at == NOWHERE).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
         return None
     return f"token {int(tokens[0])} is turned by position {int(at[0])}"
 
@@ -177,7 +180,7 @@ LOUDER = {
 def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: float) -> Deviation | None:
     """Of ``seen`` and ``must``, ``[rows, heads, pairs, tokens]``; None where they are the same.
 
-    ``others [heads, pairs, positions]``: what would be at other positions; ``live [rows, tokens]``.
+    ``others``: what would be at other positions, as `around` gives it; ``live [rows, tokens]``.
     """
     wrong = ((seen - must).abs() > within * must.abs().clamp(min=1e-6)) & live[:, None, None]
     if not bool(wrong.any()):
@@ -215,13 +218,25 @@ def _parts(wrong: Tensor, live: Tensor) -> dict[str, list[int]]:
     return found
 
 
+def around(known: Tensor) -> Tensor:
+    """``[heads, pairs, positions]`` from position 0 on, and those before and behind, if pairs keep their speeds."""
+    step = (known[..., 1:2] * known[..., :1].conj()).angle()
+    behind, before = torch.arange(1, BEYOND + 1) * step, torch.arange(-BEFORE, 0) * step
+    parts = ((known[..., :1], before), (known[..., -1:], behind))
+    first, last = (start * torch.polar(torch.ones_like(angles), angles) for start, angles in parts)
+    return torch.cat((first, known, last), -1)
+
+
 def effective(seen: Tensor, others: Tensor, within: float, head: int = 0) -> Tensor:
-    """``[rows, tokens]``: the position by which each token of a head is turned in all pairs, -1 where there is none."""
+    """``[rows, tokens]``: the position by which each token of a head is turned in all pairs, or `NOWHERE`.
+
+    ``others``: as `around`.
+    """
     heads, own = seen.shape[1], others.shape[0]
     table = others[head * own // heads]
-    found = torch.full((seen.shape[0], seen.shape[-1]), -1)
+    found = torch.full((seen.shape[0], seen.shape[-1]), NOWHERE)
     for row in range(seen.shape[0]):
         mine = _unit(seen[row, head]).unsqueeze(-1) - _unit(table).unsqueeze(-2)  # [pairs, tokens, positions]
         apart = mine.abs().amax(0)
-        found[row] = torch.where(apart.amin(1) <= 2 * within, apart.argmin(1), -1)
+        found[row] = torch.where(apart.amin(1) <= 2 * within, apart.argmin(1) - BEFORE, NOWHERE)
     return found

@@ -10,10 +10,10 @@ from ...eye.agreement import trained
 from ...eye.operator import Operator, Pairs
 from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
-from .ways import LONGEST, Turned
+from .deviation import BEFORE, around
+from .ways import Turned
 
 NOTHING = 1e-9
-BEYOND = LONGEST + 64  # positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,8 @@ class Reference:
 
     @cached_property
     def others(self) -> Tensor:
-        """``[heads, pairs, positions]``: `known`, and as far on as calls go, if pairs keep their speeds."""
-        step = (self.known[..., 1:2] * self.known[..., :1].conj()).angle()
-        angles = torch.arange(1, BEYOND + 1) * step
-        return torch.cat((self.known, self.known[..., -1:] * torch.polar(torch.ones_like(angles), angles)), -1)
+        """`known`, and what would be at other positions."""
+        return around(self.known)
 
     def of(self, operator: Operator, rows: int) -> Tensor | None:
         """``[rows, heads, pairs, tokens]`` of another call; None for what is no rotation of the same pairs."""
@@ -70,6 +68,8 @@ class Reference:
             return None
         seen = torch.unflatten(found, 0, (rows, -1))
         must = _repeated(self.operator.passed[..., :1], seen.shape[1])
+        if not torch.allclose(self.operator.passed, self.operator.passed[..., :1], rtol=within):
+            return torch.zeros_like(live)  # a temperature for each token: not known at others
         near = (seen - must).abs() <= within * must.abs() + NOTHING
         return ~near.all(2).all(1) & live
 
@@ -78,8 +78,8 @@ class Reference:
 
         None where nothing says it.
         """
-        inside = positions.clamp(0, self.count - 1)
-        there = self.known[..., inside].movedim(2, 0)
+        inside = positions.clamp(-BEFORE, self.count - 1)
+        there = self.others[..., inside + BEFORE].movedim(2, 0)
         outside = positions >= self.count
         if self.spec is not None and self.spec.length_dependent:
             outside = outside | (self._regime(lengths) != self._regime(torch.tensor(self.count)))

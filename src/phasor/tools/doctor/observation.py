@@ -1,6 +1,6 @@
 """A model as the doctor observes it: its config as read, its modules, and what its attentions do in real calls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, subject_of
 from .watching import Watched, watch, watched
-from .ways import Called, called, ways
+from .ways import Called, Way, called, ways
 
 
 class Observation:
@@ -30,13 +30,14 @@ class Observation:
     - ``rotary``: what each part of the config rotates; ``specs``: all of them; ``length``: the longest declared.
     - ``nothing_rotates``: why not, empty where something may; ``on_meta``: whether weights have no values.
     - ``unread``: whether no row reads its config; ``watched``: its attentions as the eye sees them in one call.
-    - ``subject``: how it is run, on ``inputs``; ``called``: every way of calling it, made when it is first asked for.
+    - ``subject``: how it is run, on ``inputs``; ``plain`` and ``others``: the ways of calling it, seen.
     """
 
     def __init__(
         self, model: nn.Module, inputs: Any = None, wrapper: Any = None, seen: eye.Observation | None = None
     ) -> None:
         self.model, self.wrapper, self._inputs, self._seen = model, wrapper, inputs, seen
+        self._learned = Learned()
         self.sites = find(model)
         self.nothing_rotates = nothing_rotates(model)
         self.on_meta = any(p.is_meta for p in model.parameters())
@@ -87,16 +88,22 @@ class Observation:
         return subject_of(self.model, self.reading.parts)
 
     @cached_property
-    def called(self) -> "list[Called]":
-        """Every way of calling it, seen; the plain call first."""
-        self.run_first()
+    def ways(self) -> "list[Way]":
+        """Every way of calling it, the plain one first."""
         scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
         changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
-        listed = ways(self.tokens(), self.length, min(changing, default=None), self.counts)
-        learned = Learned()
-        first = called(self.subject, listed[0], learned)
-        attentions = {site.where for site in first.sites}
-        return [first, *(called(self.subject, way, learned, attentions) for way in listed[1:] if attentions)]
+        return ways(self.tokens(), self.length, min(changing, default=None), self.counts)
+
+    @cached_property
+    def plain(self) -> Called:
+        """One plain call, seen."""
+        self.run_first()
+        return called(self.subject, self.ways[0], self._learned)
+
+    def others(self) -> Iterator[Called]:
+        """Every other way, seen, one after the other: each holds all that was computed in its attentions."""
+        attentions = {site.where for site in self.plain.sites}
+        return (called(self.subject, way, self._learned, attentions) for way in self.ways[1:] if attentions)
 
     @property
     def counts(self) -> bool:

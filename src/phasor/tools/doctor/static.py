@@ -21,7 +21,7 @@ from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from .against_config.causes import worded
 from .against_config.wrong_tables import UNKNOWN, judged_by, vectors_of
-from .deviation import Deviation, deviation, effective
+from .deviation import Deviation, around, deviation, effective
 from .expected import Reference, rates_of
 
 ACROSS = re.compile(r"cross|encoder_attn|encdec", re.IGNORECASE)  # keys of another text need not turn
@@ -92,7 +92,7 @@ def moved_by(reference: Reference, spec: RotarySpec, within: float) -> int:
     must = reference.by_spec(spec) if rates_of(spec, reference.pairs) is not None else None
     if must is None or must.shape[2] < 2:
         return 0
-    first = effective(reference.known[None, ..., :1], must[0], within)
+    first = effective(reference.known[None, ..., :1], around(must[0]), within)
     return max(0, int(first))
 
 
@@ -113,7 +113,7 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
     if trained(reference.side):
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
-    found = deviation(seen, must, must[0], live, within) or _of_passing(reference, spec, within)
+    found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
     return found or _rounded(reference)
 
 
@@ -233,7 +233,8 @@ def _of_scores(
     channels = sides[0].operator.channels
     usual = channels**-0.5 * planned.model.softmax_factor
     scales = planned.scales.values()
-    said = [*([] if OF_SCORES in planned.scales else [usual]), *scales]
+    halved = any(math.isclose(one * one, usual, rel_tol=within) for one in scales)  # on the queries and on the keys
+    said = [*([usual] if halved or OF_SCORES not in planned.scales else []), *scales]
     said += [one * other for one, other in combinations(set(scales), 2)]  # one on the queries, one on the scores
     if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
         return None
@@ -254,4 +255,4 @@ def _alone(site: Site) -> float | None:
 
 
 def scales_of(module: nn.Module | None) -> dict[str, float]:
-    return {n: v for n, v in vars(module).items() if "scal" in n and isinstance(v, float)} if module else {}
+    return {n: v for n, v in vars(module).items() if "scal" in n and type(v) in (int, float)} if module else {}
