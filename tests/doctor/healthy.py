@@ -28,8 +28,6 @@ NOT_COVERED = {
 FAULTS = {
     # BambaModel.forward counts from 0 in each call that is given no position_ids, also after a cache
     "bamba": {"positions restart with the cache", "not cached = full"},
-    # CsmDepthDecoderModel.forward: "Custom `position_ids` were provided but will be ignored"
-    "csm_depth_decoder_model": {"positions"},
     # PaliGemmaModel.forward without token_type_ids: its causal mask is left out for SDPA, whose modules are not causal
     "paligemma": {"not eager = the chosen attention"},
 }

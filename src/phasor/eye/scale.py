@@ -27,6 +27,8 @@ def logit_scale(site: Site) -> float | None:
                 return None
             scale *= plain_factor(tape, maker)
             number = next((i for i in maker.inputs if i in tape.data), None)
+        product = None if number is None else tape.maker(number)
+        scale *= 1.0 if product is None else float(product.kwargs.get("alpha", 1.0))  # of baddbmm
     for side in (site.q, site.k):
         scale *= 1.0 if side.operator is None else side.operator.factor / side.operator.trained
     return scale
