@@ -23,7 +23,7 @@ from .operators import NotShown
 from .proof import proved_equal
 from .read import File, bodies, inside, read_file
 from .rewrite import Site, rewritten
-from .rotations import Rotation, Rotations, rows_in, tables
+from .rotations import Rotation, Rotations, rows_in, tables, tables_read
 from .running import compared, files_beside
 
 ALREADY = "an operator already"
@@ -123,7 +123,7 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     rows = [len(site.cos) for part in parts for site in part.sites]
     if not rows:
         raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
-    outputs = compared(source, part.model, part.rotations, run)
+    outputs = compared(source, part.model, part.rotations, min(rows), run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
     notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
@@ -189,17 +189,17 @@ class _Part:
 
     def _proved(self, after: Graph) -> bool:
         """Whether all sites are; those that are not are left."""
-        proved, whole_tables = list[Site](), set[int]()
+        proved, known = list[Site](), set[Any]()
         for site in self.sites:
             about: dict[str, Any] = {"what": str(site.rotation)}
-            every = id(site.cos) not in whole_tables
+            table = id(site.cos), tables_read(self.rotations.graph, site.rotation)
             try:
-                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, every)
+                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, table not in known)
             except CannotSay as reason:
                 self.findings.append(Finding(**about, verdict="not shown", reason=f"not proved: {reason}"))
                 continue
             self.findings.append(Finding(**about, verdict="right", difference=difference))
-            whole_tables.add(id(site.cos))
+            known.add(table)
             proved.append(site)
         everything, self.sites = len(proved) == len(self.sites), proved
         return everything

@@ -42,6 +42,7 @@ class Sizes(dict[str, int]):
         for name in {n for _, dims in inputs for size in dims for n in PARTS.split(str(size))}:
             earlier = name in before or "past" in name.lower()
             self[name] = int(name) if name.isdigit() else past if earlier else self.tokens if name in names else batch
+        self.alike = sum(self[n] == self.tokens for n in names) < 2  # one length of tokens
 
     def of(self, value: Any) -> list[int]:
         """The shape of an input."""
