@@ -107,17 +107,8 @@ def fuse(
 def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[FuseReport, Any]:
     model = type(source.model)()
     model.CopyFrom(source.model)
-    parts: list[_Part] = []
-    for body in [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]:
-        alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
-        alone.graph.input.extend(model.graph.input)  # a branch reads the inputs and constants of what it stands in
-        alone.graph.initializer.extend(model.graph.initializer)
-        parts.append(part := _Part(File(alone, source.folder), path, length))
-        known = {tensor.name for tensor in alone.graph.initializer}
-        model.graph.initializer.extend(t for t in part.model.graph.initializer if t.name not in known)
-        del body.node[:]
-        body.node.extend(part.model.graph.node)
-        model.opset_import.extend(part.model.opset_import[len(model.opset_import) :])
+    branches = [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]
+    parts = [_branch(model, body, source.folder, path, length) for body in branches]
     parts.append(part := _Part(File(model, source.folder), path, length))
     findings = [finding for part in parts for finding in part.findings]
     rows = [len(site.cos) for part in parts for site in part.sites]
@@ -129,6 +120,19 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
     notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
     return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
+
+
+def _branch(model: Any, body: Any, folder: Path, path: Path, length: int | None) -> "_Part":
+    """What is fused of a branch of ``model``, in its place; it reads the inputs and constants of what it stands in."""
+    alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
+    alone.graph.input.extend(model.graph.input)
+    alone.graph.initializer.extend(model.graph.initializer)
+    part, known = _Part(File(alone, folder), path, length), {tensor.name for tensor in alone.graph.initializer}
+    model.graph.initializer.extend(t for t in part.model.graph.initializer if t.name not in known)
+    del body.node[:]
+    body.node.extend(part.model.graph.node)
+    model.opset_import.extend(part.model.opset_import[len(model.opset_import) :])
+    return part
 
 
 class _Part:

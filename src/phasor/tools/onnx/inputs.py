@@ -13,6 +13,7 @@ from .graph import Graph
 from .operators import DTYPES, small
 
 CALLED = re.compile("seq|len|tok")
+PADDED = 3  # tokens at the start of the second sequence that are padding
 PARTS = re.compile(r"[ +]+")
 
 
@@ -72,6 +73,13 @@ def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = F
         if value.name not in at and not count and shape[-2:-1] == [2] and x.ndim and not dtype.is_floating_point:
             made[value.name].select(-2, 1).sub_(1).neg_()
     return made
+
+
+def padded(given: Mapping[str, Tensor]) -> None:
+    """Masks the first tokens of the second of two sequences."""
+    for name, value in given.items():
+        if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
+            value[1, :PADDED] = 0
 
 
 def spread(at: Tensor, shape: list[int]) -> Tensor:

@@ -9,9 +9,9 @@ from torch import Tensor
 from ...eye.stretch import CannotSay
 from ...support.findings import Difference
 from .graph import Graph, Unread
-from .inputs import Sizes
+from .inputs import PADDED, Sizes
 from .rewrite import Site
-from .rotations import AT_ONCE, PADDED, Rerun, Rotation, every_position, tables_read
+from .rotations import AT_ONCE, Rerun, Rotation, every_position, tables_read
 
 LONG = 2**26  # elements of the largest value of a long call
 STEPS = 4  # of the number format, by which products of heads and tables may differ

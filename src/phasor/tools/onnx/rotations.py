@@ -13,7 +13,7 @@ from ...eye.stretch import CannotSay, Stretch, Stretches, coordinate_in, tables_
 from ...eye.tape import Operation, upstream
 from ...rotary.layout import Layout
 from .graph import Graph, Unread
-from .inputs import Sizes, inputs
+from .inputs import Sizes, inputs, padded
 from .look import Turn, first_look
 from .operators import BIGGEST
 from .read import File
@@ -23,7 +23,6 @@ AT_ONCE = 64  # tokens of one run
 FARTHEST = 2**40  # a position that is in no table
 PAST = 5  # tokens in a cache, where there is one
 CONSTANTS = 4  # the first version of files whose initializers need not be inputs
-PADDED = 3  # tokens at the start of the second sequence that are padding
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +175,7 @@ class Rerun:
         self.sizes = Sizes(graph, count, batch, past)
         self.count = self.sizes.tokens
         self.values: dict[str, Any] = inputs(graph, self.sizes, {}, count=True)
-        for name, value in self.values.items():
-            if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
-                value[1, :PADDED] = 0
+        padded(self.values)
         free = [name for name in (of.source, of.positions) if name]
         nodes, moving = graph.needed([of.target], dict.fromkeys([*self.values, *free])), set(free)
         for node in nodes:

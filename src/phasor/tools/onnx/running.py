@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .graph import Graph
-from .inputs import Sizes, inputs
+from .inputs import Sizes, inputs, padded
 from .read import File, tensors_of
-from .rotations import PADDED, PAST, Rotations
+from .rotations import PAST, Rotations
 
 LENGTHS = (11, 1)  # tokens; the first call has two sequences, of which one is padded, the second a cache
 ROUNDING = {"float16": 2e-2, "float32": 2e-4, "float64": 2e-4}  # of the largest value of an output
@@ -77,9 +77,7 @@ def _calls(graph: Graph, batch: int, rows: int) -> list[dict[str, Any]]:
     made = []
     for count, sequences, past in zip(LENGTHS, (batch, 1), (0, min(PAST, rows - 1)), strict=True):
         given = inputs(graph, Sizes(graph, min(count, rows), sequences, past), {}, count=True)
-        for name, value in given.items():
-            if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
-                value[1, :PADDED] = 0
+        padded(given)
         made.append({name: value.numpy() for name, value in given.items()})
     return made
 
