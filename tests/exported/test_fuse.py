@@ -278,6 +278,122 @@ def test_positions_that_are_not_all_there_is_are_left(fused, make, says):
         fused(make(), length=64)
 
 
+def before(made, nodes, **constants):
+    """The same graph with nodes in front."""
+    old = list(made.graph.node)
+    del made.graph.node[:]
+    made.graph.node.extend([*nodes, *old])
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items())
+    return made
+
+
+def by_size_of_call():
+    """Other frequencies where a call has more than 128 tokens."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    next(node for node in made.graph.node if node.output[0] == "angles").input[1] = "now"
+    nodes = [n("Shape", ["q"], ["tokens"], start=2, end=3), n("Greater", ["tokens", "limit"], ["long"])]
+    nodes += [n("Where", ["long", "others", "frequencies"], ["now"])]
+    others = np.tile(frequencies("halves") / 4, 2).astype(np.float32)
+    return before(made, nodes, limit=np.array([128]), others=others)
+
+
+def by_mask():
+    """Positions counted from a mask: padding in front is at -1."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    made.graph.input[2].name = "attention_mask"
+    nodes = [n("CumSum", ["attention_mask", "second"], ["sums"]), n("Sub", ["sums", "one"], ["positions"])]
+    return before(made, nodes, second=1)
+
+
+def of_float64():
+    made = plain("halves", frequencies("halves"))
+    for value in (*made.graph.input[:2], *made.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    next(node for node in made.graph.node if node.op_type == "Cast").attribute[0].i = TensorProto.DOUBLE
+    for tensor in made.graph.initializer:
+        if tensor.name in ("frequencies", "factor"):
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+    return made
+
+
+def with_frequencies_as_an_input():
+    made = plain("halves", frequencies("halves"))
+    made.graph.input.append(info("frequencies", TensorProto.FLOAT, HEAD))
+    return made
+
+
+def with_a_free_axis_more():
+    return resized(plain("halves", frequencies("halves")), ("batch", "tiles", HEADS, "seq", HEAD), [1, 2])
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (by_size_of_call, "depends on how many tokens there are"),
+        (by_mask, "with padding, some of its tokens stand at positions below 0"),
+        (of_float64, "its heads are float64, which no RotaryEmbedding takes"),
+        (with_frequencies_as_an_input, "it follows from 'frequencies', an input that has a default"),
+        (with_a_free_axis_more, "axis 1 of 'q' has no fixed size, which only batch and tokens may have"),
+    ],
+)
+def test_what_the_operator_would_do_otherwise_in_another_call_is_left(fused, make, says):
+    with pytest.raises(ValueError, match=says):
+        fused(make(), run=False)
+
+
+def test_constants_that_an_old_file_lists_as_inputs_are_constants(fused):
+    """Version 3 of the format had to; the tables that are new are none."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    made = of_opset(plain("halves", frequencies("halves")), 13)
+    made.ir_version = 3
+    made.graph.input.extend(info(t.name, t.data_type, *t.dims) for t in made.graph.initializer)
+    report, after = fused(made)
+    assert (
+        report.fused == 2 and report.outputs.startswith("all outputs equal") and after.graph.input == made.graph.input
+    )
+    x, at = np.ones((1, HEADS, 2, HEAD), np.float32), np.array([[3, ROWS - 1]])
+    y = onnxruntime.InferenceSession(after.SerializeToString()).run(None, {"q": x, "k": x, "positions": at})[0]
+    np.testing.assert_allclose(y, turned("halves", x, at), atol=1e-6)
+
+
+def test_positions_of_32_bits_reach_the_end_of_tables(fused):
+    made = in_pairs()
+    made.graph.input[2].type.tensor_type.elem_type = TensorProto.INT32
+    report, _ = fused(made, length=4096)
+    assert (report.fused, report.rows) == (2, ROWS)
+
+
+def test_two_lengths_that_a_graph_counts_are_two(fused):
+    """q and k, of as many tokens as each has, turned by the first rows of one table."""
+    made, n = plain("halves", frequencies("halves")), helper.make_node
+    keep = [node for node in made.graph.node if node.output[0][:2] in ("q_", "k_")]
+    del made.graph.node[:], made.graph.input[2]
+    for value in (made.graph.input[1], made.graph.output[1]):
+        value.CopyFrom(info(value.name, TensorProto.FLOAT, "batch", HEADS, "seq_k", HEAD))
+    for node in keep:
+        node.input[:] = [f"{name}_{node.output[0][0]}" if name in ("Cos", "Sin") else name for name in node.input]
+    made.graph.node.extend(keep)
+    nodes = [n("Shape", [x], [f"{x}_seq"], start=2, end=3) for x in "qk"]
+    nodes += [n("Slice", [f"all_{t}", "zero", f"{x}_seq", "zero"], [f"{t}_{x}"]) for t in ("Cos", "Sin") for x in "qk"]
+    cos, sin = (np.concatenate((t, t), -1) for t in tables("halves"))
+    _, after = fused(before(made, nodes, all_Cos=cos, all_Sin=sin))
+    q, k = np.ones((2, HEADS, 3, HEAD), np.float32), np.ones((2, HEADS, 5, HEAD), np.float32)
+    for x, y in zip((q, k), ReferenceEvaluator(after).run(None, {"q": q, "k": k}), strict=True):
+        np.testing.assert_allclose(y, turned("halves", x, np.array([range(x.shape[2])] * 2)), atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_short_length_is_run_no_further(fused, length):
+    pytest.importorskip("onnxruntime")
+    report, _ = fused(plain("halves", frequencies("halves")), length=length)
+    assert report.rows == length and report.outputs.startswith("all outputs equal")
+
+
+def test_a_length_that_no_table_can_have(fused):
+    with pytest.raises(ValueError, match=r"tables of 1,000,000,000 positions, .* \(--length\), at most 16,777,216"):
+        fused(plain("halves", frequencies("halves")), length=10**9)
+
+
 def test_a_rotation_that_is_not_proved_stays(fused, monkeypatch):
     """A table that is wrong at one far position."""
     room = sys.modules["phasor.tools.onnx.fuse"]

@@ -23,7 +23,7 @@ from .operators import NotShown
 from .proof import proved_equal
 from .read import File, bodies, inside, read_file
 from .rewrite import Site, rewritten
-from .rotations import Rotation, Rotations, rows_in, tables
+from .rotations import Rotation, Rotations, rows_in, tables, tables_read
 from .running import compared, files_beside
 
 ALREADY = "an operator already"
@@ -107,28 +107,32 @@ def fuse(
 def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[FuseReport, Any]:
     model = type(source.model)()
     model.CopyFrom(source.model)
-    parts: list[_Part] = []
-    for body in [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]:
-        alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
-        alone.graph.input.extend(model.graph.input)  # a branch reads the inputs and constants of what it stands in
-        alone.graph.initializer.extend(model.graph.initializer)
-        parts.append(part := _Part(File(alone, source.folder), path, length))
-        known = {tensor.name for tensor in alone.graph.initializer}
-        model.graph.initializer.extend(t for t in part.model.graph.initializer if t.name not in known)
-        del body.node[:]
-        body.node.extend(part.model.graph.node)
-        model.opset_import.extend(part.model.opset_import[len(model.opset_import) :])
+    branches = [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]
+    parts = [_branch(model, body, source.folder, path, length) for body in branches]
     parts.append(part := _Part(File(model, source.folder), path, length))
     findings = [finding for part in parts for finding in part.findings]
     rows = [len(site.cos) for part in parts for site in part.sites]
     if not rows:
         raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
-    outputs = compared(source, part.model, part.rotations, run)
+    outputs = compared(source, part.model, part.rotations, min(rows), run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
     notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
     notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
     return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
+
+
+def _branch(model: Any, body: Any, folder: Path, path: Path, length: int | None) -> "_Part":
+    """What is fused of a branch of ``model``, in its place; it reads the inputs and constants of what it stands in."""
+    alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
+    alone.graph.input.extend(model.graph.input)
+    alone.graph.initializer.extend(model.graph.initializer)
+    part, known = _Part(File(alone, folder), path, length), {tensor.name for tensor in alone.graph.initializer}
+    model.graph.initializer.extend(t for t in part.model.graph.initializer if t.name not in known)
+    del body.node[:]
+    body.node.extend(part.model.graph.node)
+    model.opset_import.extend(part.model.opset_import[len(model.opset_import) :])
+    return part
 
 
 class _Part:
@@ -189,17 +193,17 @@ class _Part:
 
     def _proved(self, after: Graph) -> bool:
         """Whether all sites are; those that are not are left."""
-        proved, whole_tables = list[Site](), set[int]()
+        proved, known = list[Site](), set[Any]()
         for site in self.sites:
             about: dict[str, Any] = {"what": str(site.rotation)}
-            every = id(site.cos) not in whole_tables
+            table = id(site.cos), tables_read(self.rotations.graph, site.rotation)
             try:
-                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, every)
+                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, table not in known)
             except CannotSay as reason:
                 self.findings.append(Finding(**about, verdict="not shown", reason=f"not proved: {reason}"))
                 continue
             self.findings.append(Finding(**about, verdict="right", difference=difference))
-            whole_tables.add(id(site.cos))
+            known.add(table)
             proved.append(site)
         everything, self.sites = len(proved) == len(self.sites), proved
         return everything

@@ -13,6 +13,7 @@ from .graph import Graph
 from .operators import DTYPES, small
 
 CALLED = re.compile("seq|len|tok")
+PADDED = 3  # tokens at the start of the second sequence that are padding
 PARTS = re.compile(r"[ +]+")
 
 
@@ -42,6 +43,7 @@ class Sizes(dict[str, int]):
         for name in {n for _, dims in inputs for size in dims for n in PARTS.split(str(size))}:
             earlier = name in before or "past" in name.lower()
             self[name] = int(name) if name.isdigit() else past if earlier else self.tokens if name in names else batch
+        self.alike = sum(self[n] == self.tokens for n in names) < 2  # one length of tokens
 
     def of(self, value: Any) -> list[int]:
         """The shape of an input."""
@@ -71,6 +73,13 @@ def inputs(graph: Graph, sizes: Sizes, at: Mapping[str, Tensor], count: bool = F
         if value.name not in at and not count and shape[-2:-1] == [2] and x.ndim and not dtype.is_floating_point:
             made[value.name].select(-2, 1).sub_(1).neg_()
     return made
+
+
+def padded(given: Mapping[str, Tensor]) -> None:
+    """Masks the first tokens of the second of two sequences."""
+    for name, value in given.items():
+        if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
+            value[1, :PADDED] = 0
 
 
 def spread(at: Tensor, shape: list[int]) -> Tensor:

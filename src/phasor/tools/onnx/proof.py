@@ -1,5 +1,6 @@
 """A rotation of a graph and the operator in its place, run on the same heads at the same positions."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -8,20 +9,26 @@ from torch import Tensor
 from ...eye.stretch import CannotSay
 from ...support.findings import Difference
 from .graph import Graph, Unread
-from .inputs import Sizes
+from .inputs import PADDED, Sizes
 from .rewrite import Site
-from .rotations import AT_ONCE, PADDED, Rerun, Rotation, every_position
+from .rotations import AT_ONCE, Rerun, Rotation, every_position, tables_read
 
+LONG = 2**26  # elements of the largest value of a long call
 STEPS = 4  # of the number format, by which products of heads and tables may differ
 
 
 def proved_equal(before: Graph, after: Graph, site: Site, batch: int, every: bool) -> Difference:
     """How far a rotation is from what it was, at ``every`` position or at many; raises `CannotSay` if too far."""
     of, made, largest = site.rotation, torch.Generator().manual_seed(0), 0.0
+    if of.positions and every:
+        _check_length(before, of, len(site.cos), batch)
     runs: list[Rerun] = []
     for rows in _positions(before, of, len(site.cos), batch, every):
         runs = runs or [Rerun(graph, of, rows.shape[-1], batch) for graph in (before, after)]
         x = torch.randn(runs[0].shape, generator=made).to(of.dtype)
+        at = runs[0].stands(x) if of.positions else None
+        if isinstance(at, Tensor) and bool((at < 0).any()):
+            raise CannotSay("with padding, some of its tokens stand at positions below 0")
         was, now = (run(x, rows) for run in runs)
         for value in (was, now):
             if isinstance(value, Unread):
@@ -33,6 +40,28 @@ def proved_equal(before: Graph, after: Graph, site: Site, batch: int, every: boo
             raise CannotSay(f"its values differ by {float(difference.max()):.2g}")
         largest = max(largest, float(difference.max()))
     return Difference(size=largest)
+
+
+def _check_length(graph: Graph, of: Rotation, length: int, batch: int) -> None:
+    """Raises `CannotSay` where the first tokens of a long call turn otherwise than those of a short one."""
+    wanted = tables_read(graph, of)
+    sizes = Sizes(graph, AT_ONCE, batch)
+    wide = max(2 * batch * of.layout.head_dim, *(math.prod(sizes.of(v)) // sizes.tokens for v in graph.entries))
+    counts = sizes.tokens, max(sizes.tokens, min(length, LONG // wide))
+    short, long = (
+        Rerun(graph, of, n, batch).tables(wanted, torch.arange(n).clamp(max=length - 1).expand(batch, -1))
+        for n in counts
+    )
+    for name, value in short.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            continue
+        other = long[name]
+        if isinstance(other, Unread):
+            raise CannotSay(other.reason)
+        for axis, size in enumerate(value.shape):
+            other = other.narrow(axis, 0, size)
+        if not torch.allclose(other, value, rtol=0, atol=float(STEPS * torch.finfo(value.dtype).eps * AT_ONCE)):
+            raise CannotSay(f"{name!r} depends on how many tokens there are")
 
 
 def _positions(graph: Graph, of: Rotation, length: int, batch: int, every: bool) -> Iterator[Tensor]:

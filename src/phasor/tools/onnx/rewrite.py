@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .operators import DTYPES
 from .read import bodies, inside, library
-from .rotations import Rotation
+from .rotations import CONSTANTS, Rotation
 
 STANDARD = 23  # the first opset with RotaryEmbedding
 
@@ -28,7 +28,7 @@ def rewritten(model: Any, sites: Sequence[Site], opset: int) -> Any:
     made = type(model)()
     made.CopyFrom(model)
     graph = made.graph
-    before = _read(graph)
+    before, given = _read(graph), {value.name for value in graph.input}
     new = _New(graph, opset)
     at = {site.rotation.target: site for site in sites}
     nodes: list[Any] = []
@@ -43,9 +43,10 @@ def rewritten(model: Any, sites: Sequence[Site], opset: int) -> Any:
     graph.node.extend(living)
     after = _read(graph)
     for kept in (graph.initializer, graph.value_info):
-        for i in reversed([i for i, one in enumerate(kept) if one.name in before - after]):
+        for i in reversed([i for i, one in enumerate(kept) if one.name in before - after - given]):
             del kept[i]
     graph.initializer.extend(new.constants.values())
+    made.ir_version = max(made.ir_version, CONSTANTS)
     if opset < STANDARD and not any(entry.domain == "com.microsoft" for entry in made.opset_import):
         made.opset_import.append(library().helper.make_opsetid("com.microsoft", 1))
     return made
@@ -58,7 +59,7 @@ class _New:
     graph: Any
     opset: int
     constants: dict[Any, Any] = field(default_factory=dict)
-    _positions: dict[str, str] = field(default_factory=dict)
+    _positions: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         every = (one for node in self.graph.node for one in (node, *inside(node)))
@@ -131,8 +132,9 @@ class _New:
         batch, tokens = of.shape[0], of.shape[of.tokens]
         if of.at == (batch, tokens) and of.counted_in == torch.int64:
             return of.positions, []
-        if of.positions in self._positions:
-            return self._positions[of.positions], []
+        key = of.positions, "" if of.positions or of.alike else of.source
+        if key in self._positions:
+            return self._positions[key], []
         nodes = [self.node("Shape", of.source)]
         sizes, at = nodes[0].output[0], of.positions
         if not at:
@@ -154,7 +156,7 @@ class _New:
             nodes.append(self.node("Concat", first, self.whole(1), axis=0))
             nodes.append(self.node("Expand", at, nodes[-1].output[0]))
             at = nodes[-1].output[0]
-        self._positions[of.positions] = at
+        self._positions[key] = at
         return at, nodes
 
 

@@ -1,7 +1,7 @@
 """The rotations of a graph that one operator can say: between which values, by which tables, at whose positions."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...eye.stretch import CannotSay, Stretch, Stretches, coordinate_in, tables_
 from ...eye.tape import Operation, upstream
 from ...rotary.layout import Layout
 from .graph import Graph, Unread
-from .inputs import Sizes, inputs
+from .inputs import Sizes, inputs, padded
 from .look import Turn, first_look
 from .operators import BIGGEST
 from .read import File
@@ -22,7 +22,7 @@ TOKENS = 11  # of the first look: seldom a number of heads
 AT_ONCE = 64  # tokens of one run
 FARTHEST = 2**40  # a position that is in no table
 PAST = 5  # tokens in a cache, where there is one
-PADDED = 3  # tokens at the start of the second sequence that are padding
+CONSTANTS = 4  # the first version of files whose initializers need not be inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,9 @@ class Rotation:
     """``source`` becomes ``target``, both of a ``shape`` with tokens at axis ``tokens``.
 
     ``positions``: the value that says where these stand, of shape ``at`` and type ``counted_in``; "" where the graph
-    counts from 0. ``inv_freq`` of each pair, as it stands in the graph; None where that holds tables. ``factor`` is
-    inside cos and sin. ``angles_in``, ``tables_in``: the types that the graph forms angles and tables in.
+    counts from 0, with ``alike`` one length for all. ``inv_freq`` of each pair, as it stands in the graph; None where
+    that holds tables. ``factor`` is inside cos and sin. ``angles_in``, ``tables_in``: the types that the graph forms
+    angles and tables in.
     """
 
     source: str
@@ -42,6 +43,7 @@ class Rotation:
     positions: str
     at: tuple[int, ...]
     counted_in: torch.dtype
+    alike: bool
     layout: Layout
     inv_freq: tuple[float, ...] | None
     factor: float
@@ -68,15 +70,16 @@ class Rotations:
             if isinstance(value, Tensor) and id(value) in tape.ids:
                 self.names.setdefault(tape.ids[id(value)], name)
         self._stretches = Stretches(tape, self.names)
-        values: dict[str, Any] = inputs(self.graph, self.sizes, {}, count=True)
-        self.graph(values, self.graph.wanted, self.sizes)
-        self._types = {name: value.dtype for name, value in values.items() if isinstance(value, Tensor)}
+        others = Sizes(self.graph, TOKENS, self.batch if self.batch == 1 else self.batch + 1)
+        values: dict[str, Any] = inputs(self.graph, others, {}, count=True)
+        self.graph(values, self.graph.wanted, others)
+        self._again = {name: (x.dtype, tuple(x.shape)) for name, x in values.items() if isinstance(x, Tensor)}
 
     def _type(self, name: str) -> torch.dtype:
         """Of a value as the graph has it, not widened."""
-        if name not in self._types:
+        if name not in self._again:
             raise CannotSay(f"{name!r} cannot be computed in the types that the file has")
-        return self._types[name]
+        return self._again[name][0]
 
     def of(self, turn: Turn) -> Rotation:
         """Raises `CannotSay` where no operator says it."""
@@ -99,8 +102,8 @@ class Rotations:
             inv_freq[pair] = value
         angles_in, tables_in = self._formed_in(turn, stretch)
         source, target = self.names[stretch.source], self.names[stretch.target]
-        if self._type(source) != self._type(target):
-            raise CannotSay(f"{self._type(source)} goes in and {self._type(target)} comes out")
+        self._check_constants(source, target)
+        self._check_heads(source, target, stretch)
         return Rotation(
             source=source,
             target=target,
@@ -110,12 +113,32 @@ class Rotations:
             positions="" if at is None else self.names[at],
             at=() if at is None else tuple(tape.values[at].shape),
             counted_in=torch.int64 if at is None else self._type(self.names[at]),
+            alike=self.sizes.alike,
             layout=stretch.place.layout,
             inv_freq=tuple(inv_freq) if found.exact and stretch.exact else None,
             factor=stretch.factor,
             angles_in=angles_in,
             tables_in=tables_in,
         )
+
+    def _check_constants(self, source: str, target: str) -> None:
+        """Those that are inputs, too, are only what these are by default; before `CONSTANTS` all had to be."""
+        nodes = self.graph.needed([target], {source: None})
+        read = {name for node in nodes for name in node.reads if name in self.graph.tensors}
+        given = [value.name for value in self.graph.file.graph.input if value.name in read]
+        if given and self.graph.file.model.ir_version >= CONSTANTS:
+            raise CannotSay(f"it follows from {given[0]!r}, an input that has a default")
+
+    def _check_heads(self, source: str, target: str, stretch: Stretch) -> None:
+        """Of one type, which the operator takes, and with another batch of the same sizes but for that."""
+        if self._type(source) != self._type(target):
+            raise CannotSay(f"{self._type(source)} goes in and {self._type(target)} comes out")
+        if self._type(source) == torch.float64:
+            raise CannotSay("its heads are float64, which no RotaryEmbedding takes")
+        sizes = zip(self.seen.tape.values[stretch.source].shape, self._again[source][1], strict=True)
+        free = [axis for axis, (one, other) in enumerate(sizes) if one != other and axis not in (0, stretch.tokens)]
+        if free:
+            raise CannotSay(f"axis {free[0]} of {source!r} has no fixed size, which only batch and tokens may have")
 
     def _inputs_beside(self, stretch: Stretch, at: int | None) -> list[str]:
         """The inputs whose values its tables follow from, by ways that do not lead through its positions."""
@@ -152,9 +175,7 @@ class Rerun:
         self.sizes = Sizes(graph, count, batch, past)
         self.count = self.sizes.tokens
         self.values: dict[str, Any] = inputs(graph, self.sizes, {}, count=True)
-        for name, value in self.values.items():
-            if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
-                value[1, :PADDED] = 0
+        padded(self.values)
         free = [name for name in (of.source, of.positions) if name]
         nodes, moving = graph.needed([of.target], dict.fromkeys([*self.values, *free])), set(free)
         for node in nodes:
@@ -184,6 +205,30 @@ class Rerun:
         self.graph(values, [self.of.target], self.sizes)
         return values[self.of.target]
 
+    def stands(self, x: Tensor) -> Any:
+        """The positions that the graph itself forms, or why there are none."""
+        values = {**self.values, self.of.source: x}
+        self.graph(values, [self.of.positions], self.sizes)
+        return self.graph.value(self.of.positions, values)
+
+    def tables(self, wanted: Collection[str], rows: Tensor) -> dict[str, Any]:
+        """Values that do not follow from what is turned, but for its sizes."""
+        values = {**self.values, self.of.source: torch.zeros((), dtype=self.of.dtype).expand(self.shape)}
+        values[self.of.positions] = rows[: self.rows].reshape(self._at).to(self.of.counted_in)
+        self.graph(values, list(wanted), self.sizes)
+        return {name: self.graph.value(name, values) for name in wanted}
+
+
+def tables_read(graph: Graph, of: Rotation) -> frozenset[str]:
+    """The values that a rotation brings to what is turned."""
+    nodes = graph.needed([of.target], dict.fromkeys((of.source, of.positions)))
+    turned = {of.source}
+    for node in nodes:
+        if node.op != "Shape" and turned.intersection(node.reads):
+            turned.update(node.outputs)
+    read = {name for node in nodes if turned.intersection(node.outputs) for name in node.reads}
+    return frozenset(name for name in read - turned if graph.constant(name) is None)
+
 
 def every_position(graph: Graph, of: Rotation, length: int, batch: int) -> Iterator[Tensor]:
     """``[batch, tokens]`` for one run after the other, until 0 to ``length - 1`` were there."""
@@ -199,13 +244,19 @@ def rows_in(graph: Graph, of: Rotation, batch: int) -> int | None:
     if not of.positions:
         return None
     run = Rerun(graph, of, AT_ONCE, batch)
-    far = run(torch.zeros(run.shape, dtype=of.dtype), torch.full((batch, run.count), FARTHEST))
+    farthest = FARTHEST if of.counted_in.is_floating_point else min(FARTHEST, torch.iinfo(of.counted_in).max)
+    far = run(torch.zeros(run.shape, dtype=of.dtype), torch.full((batch, run.count), farthest))
     return (far.rows or None) if isinstance(far, Unread) else None
 
 
 def tables(graph: Graph, of: Rotation, length: int, batch: int) -> tuple[Tensor, Tensor]:
     """cos and sin ``[length, pairs]`` in the type of what is turned: of the exact angles, if their frequencies stand in
     the graph; else those that it turns by. Raises `CannotSay` where these cannot be read."""
+    if length * of.layout.pairs > BIGGEST:
+        raise ValueError(
+            f"tables of {length:,} positions, {of.layout.pairs} pairs each, are too large; give a smaller length "
+            f"(--length), at most {BIGGEST // of.layout.pairs:,}"
+        )
     if of.inv_freq is not None:
         angles = torch.arange(length, dtype=torch.float64)[:, None] * torch.tensor(of.inv_freq, dtype=torch.float64)
         return (of.factor * angles.cos()).to(of.dtype), (of.factor * angles.sin()).to(of.dtype)

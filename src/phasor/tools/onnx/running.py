@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .graph import Graph
-from .inputs import Sizes, inputs
+from .inputs import Sizes, inputs, padded
 from .read import File, tensors_of
-from .rotations import PADDED, PAST, Rotations
+from .rotations import PAST, Rotations
 
 LENGTHS = (11, 1)  # tokens; the first call has two sequences, of which one is padded, the second a cache
 ROUNDING = {"float16": 2e-2, "float32": 2e-4, "float64": 2e-4}  # of the largest value of an output
@@ -22,8 +22,11 @@ class DoesNotRun(Exception):
     """What onnxruntime says."""
 
 
-def compared(source: File, model: Any, rotations: Rotations, run: bool | None) -> str:
-    """What became of the outputs of the whole model; ``ValueError`` where they are others."""
+def compared(source: File, model: Any, rotations: Rotations, rows: int, run: bool | None) -> str:
+    """What became of the outputs of the whole model; ``ValueError`` where they are others.
+
+    ``rows``: of the shortest table, behind which no token may stand.
+    """
     installed = find_spec("onnxruntime") is not None
     if run is None:
         size = sum(len(t.raw_data) for t in source.graph.initializer) + sum(
@@ -36,11 +39,11 @@ def compared(source: File, model: Any, rotations: Rotations, run: bool | None) -
     if not installed:
         raise ValueError("run (--run) needs onnxruntime; install it with: pip install onnxruntime, or leave run out")
     try:
-        before = outputs_of(source.model, source.folder, rotations.graph, rotations.batch)
+        before = outputs_of(source.model, source.folder, rotations.graph, rotations.batch, rows)
     except DoesNotRun as error:
         return f"onnxruntime does not run the model as it was ({error})"
     try:
-        after = outputs_of(model, source.folder, rotations.graph, rotations.batch)
+        after = outputs_of(model, source.folder, rotations.graph, rotations.batch, rows)
     except DoesNotRun as error:
         raise ValueError(f"onnxruntime runs the model as it was, and not with the operator: {error}") from None
     away = apart(before, after)
@@ -56,7 +59,7 @@ def files_beside(source: File) -> set[Path]:
     return {source.folder / place for place in places}
 
 
-def outputs_of(model: Any, folder: Path, graph: Graph, batch: int) -> list[list[Any]]:
+def outputs_of(model: Any, folder: Path, graph: Graph, batch: int, rows: int) -> list[list[Any]]:
     """All outputs for a few calls; raises `DoesNotRun`. ``graph``: the model as it was read, which says its inputs."""
     onnxruntime = import_module("onnxruntime")
 
@@ -65,18 +68,16 @@ def outputs_of(model: Any, folder: Path, graph: Graph, batch: int) -> list[list[
     options.add_session_config_entry(FOLDER, str(folder))
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-        return [session.run(None, given) for given in _calls(graph, batch)]
+        return [session.run(None, given) for given in _calls(graph, batch, rows)]
     except Exception as error:  # its errors have no class of their own
         raise DoesNotRun(" ".join(str(error).split())[:200]) from None
 
 
-def _calls(graph: Graph, batch: int) -> list[dict[str, Any]]:
+def _calls(graph: Graph, batch: int, rows: int) -> list[dict[str, Any]]:
     made = []
-    for count, sequences, past in zip(LENGTHS, (batch, 1), (0, PAST), strict=True):
-        given = inputs(graph, Sizes(graph, count, sequences, past), {}, count=True)
-        for name, value in given.items():
-            if "mask" in name.lower() and value.ndim == 2 and len(value) == 2:
-                value[1, :PADDED] = 0
+    for count, sequences, past in zip(LENGTHS, (batch, 1), (0, min(PAST, rows - 1)), strict=True):
+        given = inputs(graph, Sizes(graph, min(count, rows), sequences, past), {}, count=True)
+        padded(given)
         made.append({name: value.numpy() for name, value in given.items()})
     return made
 
