@@ -29,6 +29,20 @@ Rule = Callable[[Tensor], Tensor]
 # Model types whose ALiBi is the paper's; Falcon divides it by the root of the width of a head, and rounds it.
 ALIBI = ("bloom", "mpt", "falcon")
 ROUNDED = ("falcon",)
+LEARNED = ("t5", "mt5", "umt5", "mpnet")  # model types whose every layer has a bias out of a table
+SHARED = ("t5", "mt5", "mpnet")  # and those with one table for all layers
+CROSS = "EncDecAttention"  # T5's attention to the encoder, which has none
+
+
+def meant(config: Any, where: str) -> int:
+    """How many biases the attention ``where`` has by its config; 0 where that does not say it."""
+    kind = getattr(config, "model_type", "")
+    if kind in LEARNED:
+        return int(not where.endswith(CROSS))
+    if kind == "deberta-v2" and config.relative_attention:
+        return len({"c2p", "p2c"} & set(config.pos_att_type))
+    alibi = getattr(getattr(config, "attn_config", config), "alibi", kind == "bloom")
+    return int(kind in ALIBI and bool(alibi))
 
 
 def rule_of(bias: LogitBias, config: Any, causal: bool) -> Rule | str:
@@ -168,7 +182,8 @@ class Compared:
         found = (
             self.known.at(distance[:, None], zero) if rule is None else rule(distance[:, None, None]).transpose(0, 1)
         )
-        return found.expand(-1, int(self.head.max()) + 1, -1, -1)[torch.arange(len(distance)), self.head, 0, 0]
+        head = self.head if found.shape[1] > 1 else 0  # one for all heads
+        return found[torch.arange(len(distance)), head, 0, 0]
 
     def moved(self, by: int) -> Tensor:
         """What must be where all distances are others by a number, the query's own too."""
@@ -209,7 +224,8 @@ def deviation_of_bias(known: Known, bias: LogitBias, queries: Tensor, keys: Tens
     compared = Compared(*parts, known, int(queries.min()), slopes)
     cause, says = next((name, said) for name, test in NAMES if (said := test(compared)) is not None)
     heads, tokens_of, of_rows = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
-    place = f" (heads {', '.join(map(str, heads[:6]))})" if len(heads) < seen.shape[1] else ""
+    few = f"{', '.join(map(str, heads[:6]))}{', …' * (len(heads) > 6)}"
+    place = f" (head{'s' * (len(heads) > 1)} {few})" if len(heads) < seen.shape[1] else ""
     return Deviation(cause, says + place, tokens_of[0], None, tokens_of, of_rows)
 
 
@@ -232,8 +248,9 @@ def _restarts(c: Compared) -> str | None:
 
 
 def _positions(c: Compared) -> str | None:
+    """All distances are others by a number, or those to keys that stand elsewhere than the query's own."""
     steps = (by for each in range(1, FARTHEST + 1) for by in (each, -each))
-    by = next((by for by in steps if c.matches(c.moved(by))), None)
+    by = next((by for by in steps if c.matches(c.moved(by)) or c.matches(c.at(c.distance + by))), None)
     return None if by is None else f"each distance is taken for one that is {by:+d}"
 
 
@@ -249,10 +266,12 @@ def _slopes(c: Compared) -> str | None:
     seen, must = c.slopes
     if c.known.bias.table is not None or c.known.bias.looked_up or None in seen or None in must:
         return None
-    few = ", ".join(f"{x:.4g}" for x in seen[:4])
+    heads = c.head.unique().tolist()
+    more = ", …" if len(heads) > 4 else ""
+    few, right = (", ".join(f"{of[head]:.4g}" for head in heads[:4]) + more for of in (seen, must))
     if torch.allclose(torch.tensor(seen[::-1]), torch.tensor(must), rtol=1e-2):
-        return f"the slopes of the heads are in reverse order ({few}, …)"
-    return f"the slopes of the heads are {few}, …, and must be {', '.join(f'{x:.4g}' for x in must[:4])}, …"
+        return f"the slopes of the heads are in reverse order ({few})"
+    return f"the slopes of the heads are {few}, and must be {right}"
 
 
 def _slope(values: Tensor, distance: Tensor) -> float | None:
@@ -273,11 +292,23 @@ def _direction(c: Compared) -> str | None:
     return None
 
 
+def _factor(c: Compared) -> str | None:
+    """All values are as much longer or shorter."""
+    by = float((c.seen * c.must).sum() / (c.must * c.must).sum().clamp(min=1e-12))
+    return f"it is {by:.4g} times what it must be" if not c.known.bias.looked_up and c.matches(by * c.must) else None
+
+
 def _bucket(c: Compared) -> str | None:
     """Each value is in the table, at other distances."""
-    if c.known.bias.table is None and not c.known.bias.looked_up:
+    table, distance = c.known.bias.table, int(c.distance[0])
+    if table is None:
+        return f"distance {distance} takes the row of another distance" if c.known.bias.looked_up else None
+    if table.shape[-1] <= int(c.head.max()):
         return None
-    return f"distance {int(c.distance[0])} takes the row of another distance"
+    rows = table.detach().double()[:, c.head]
+    apart = (c.seen - (rows[:, None] - rows)).abs().flatten(0, 1).amin(0)  # that of the query's own may be another, too
+    there = bool((apart <= 4 * c.known.within * c.size + 1e-7).all())
+    return f"distance {distance} takes the row of another distance" if there else None
 
 
 def _coarse(c: Compared) -> str | None:
@@ -294,10 +325,11 @@ def _other(c: Compared) -> str | None:
 NAMES: tuple[tuple[str, Callable[[Compared], str | None]], ...] = (
     (RESTART, _restarts),
     ("bias lost", _lost),
-    ("half precision", _coarse),
     ("direction", _direction),
-    ("slopes", _slopes),
     ("positions", _positions),
+    ("half precision", _coarse),
+    ("slopes", _slopes),
+    ("factor of the bias", _factor),
     ("bucket", _bucket),
     ("bias", _other),
 )
