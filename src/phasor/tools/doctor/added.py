@@ -85,12 +85,11 @@ def _formula(added: Added) -> Any:
     if found is None:
         return None
     layout, endpoint, first = found
+    return lambda positions: _sines(positions + first, added.values.shape[-1], layout, endpoint)
 
-    def rows(positions: Tensor) -> Tensor:
-        width = added.values.shape[-1]
-        return sinusoids(positions + first, width, layout=layout, endpoint=endpoint, dtype=torch.float64)  # type: ignore[arg-type]
 
-    return rows
+def _sines(positions: Tensor, width: int, layout: Any, endpoint: bool) -> Tensor:
+    return sinusoids(positions, width, layout=layout, endpoint=endpoint, dtype=torch.float64)
 
 
 def _sought(added: Added) -> tuple[str, bool, int] | None:
@@ -99,9 +98,7 @@ def _sought(added: Added) -> tuple[str, bool, int] | None:
     if not added.sinusoidal or width % 2 or width < 4:
         return None
     for layout, endpoint in LAYOUTS:
-        table = sinusoids(
-            torch.arange(tokens + FIRST), width, layout=layout, endpoint=endpoint, dtype=torch.float64  # type: ignore[arg-type]
-        )  # fmt: skip
+        table = _sines(torch.arange(tokens + FIRST), width, layout, endpoint)
         for first in range(FIRST):
             if float((table[first : first + tokens] - values).abs().max()) < 1e-3:
                 return layout, endpoint, first

@@ -6,7 +6,6 @@ A softmax sees of a bias only how it differs from key to key. So a bias is taken
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ...encodings.alibi import alibi_slopes
 from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
 from .check_ways import RESTART
-from .deviation import Deviation
+from .deviation import Deviation, along
 
 WITHIN = 2e-5  # of the values that a bias is formed of: a few roundings of float32
 WITHIN_HALF = 2.0**-7  # two roundings of bfloat16
@@ -133,19 +132,14 @@ class Known:
     rule: Rule | None = None
     other: Rule | None = None
 
-    @cached_property
-    def _by_distance(self) -> Tensor | None:
-        return self.bias.by_distance
-
     def at(self, queries: Tensor, keys: Tensor) -> Tensor:
         """``[rows, heads, queries, keys]`` at positions ``[rows, queries]`` and ``[rows, keys]``; NaN where unknown."""
         distance = queries[:, :, None] - keys[:, None, :]
         if self.rule is not None:
             return self.rule(distance).transpose(0, 1)
-        count = self.bias.values.shape[-1]
-        far = count - 1
-        if self._by_distance is not None:
-            found = self._by_distance[:, (distance + far).clamp(0, 2 * far)].transpose(0, 1)
+        far = self.bias.values.shape[-1] - 1
+        if self.bias.by_distance is not None:
+            found = self.bias.by_distance[:, (distance + far).clamp(0, 2 * far)].transpose(0, 1)
             return found.masked_fill((distance.abs() > far)[:, None], torch.nan)
         assert self.bias.relative is not None
         m, n = (x.clamp(0, far) for x in (queries, keys))
@@ -223,14 +217,10 @@ def deviation_of_bias(known: Known, bias: LogitBias, queries: Tensor, keys: Tens
     slopes = (_slopes_of(seen, there, distance), _slopes_of(must, there, distance))
     compared = Compared(*parts, known, int(queries.min()), slopes)
     cause, says = next((name, said) for name, test in NAMES if (said := test(compared)) is not None)
-    heads, tokens_of, of_rows = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
+    heads, tokens_of, of_rows = (tuple(along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
     few = f"{', '.join(map(str, heads[:6]))}{', …' * (len(heads) > 6)}"
     place = f" (head{'s' * (len(heads) > 1)} {few})" if len(heads) < seen.shape[1] else ""
     return Deviation(cause, says + place, tokens_of[0], None, tokens_of, of_rows)
-
-
-def _along(wrong: Tensor, axis: int) -> Tensor:
-    return wrong.transpose(0, axis).flatten(1).any(1)
 
 
 def _lost(c: Compared) -> str | None:
