@@ -34,8 +34,14 @@ MODELS = {
     "bert": ("BertModel", {**SMALL, "max_position_embeddings": 64}),
     "mpnet": ("MPNetModel", {**SMALL, "max_position_embeddings": 66}),
     "deberta": ("DebertaV2Model", DISENTANGLED),
+    "prophetnet": (  # whose decoder counts padding
+        "ProphetNetForCausalLM",
+        {"vocab_size": 64, "hidden_size": 32, "num_decoder_layers": 2, "num_decoder_attention_heads": 4,
+         "decoder_ffn_dim": 32, "max_position_embeddings": 64},
+    ),
+    "umt5": ("UMT5EncoderModel", T5),  # a table in each layer
     "xlm": ("XLMModel", {"vocab_size": 64, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "sinusoidal_embeddings": True}),
-}
+}  # fmt: skip
 
 
 def model_of(name: str) -> Any:
@@ -144,9 +150,77 @@ def _(model: Any) -> Planting:
     alibi_changed(model, lambda alibi, kept: alibi * 0 if kept else alibi)
 
 
+@fault("one head twice as steep", "bloom", "slopes")
+def _(model: Any) -> Planting:
+    times = torch.tensor([1.0, 1, 2, 1, 1, 1]).view(-1, 1, 1)
+    alibi_changed(model, lambda alibi, kept: alibi * times.repeat(len(alibi) // 6, 1, 1))
+
+
+@fault("keys that follow the cache are one farther", "bloom", "positions, only through a cache")
+def _(model: Any) -> Planting:
+    def moved(alibi: Tensor, kept: int) -> Tensor:
+        step = alibi[..., 1:2] - alibi[..., :1]
+        return torch.cat((alibi[..., :kept], alibi[..., kept:] + step), -1) if kept else alibi
+
+    alibi_changed(model, moved)
+
+
+@fault("no bias from position 128 on", "bloom", "bias, only in long calls")
+def _(model: Any) -> Planting:
+    alibi_changed(model, lambda alibi, kept: alibi[..., torch.arange(alibi.shape[-1]).clamp(max=128)])
+
+
 @fault("no bias", "bloom", "bias lost")
 def _(model: Any) -> Planting:
     alibi_changed(model, lambda alibi, kept: alibi * 0)
+
+
+def without_bias(block: nn.Module) -> None:
+    def without(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        given = kwargs.get("position_bias")
+        return args, {**kwargs, "position_bias": None if given is None else 0 * given}
+
+    block.register_forward_pre_hook(without, with_kwargs=True)
+
+
+@fault("no bias in one layer, MPT", "mpt", "bias lost")
+def _(model: Any) -> Planting:
+    without_bias(model.transformer.blocks[1])
+
+
+@fault("no bias in one layer, T5", "t5 encoder", "bias lost")
+def _(model: Any) -> Planting:
+    without_bias(model.encoder.block[1].layer[0])
+
+
+@fault("no bias in any layer, T5", "t5 encoder", "bias lost")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        own = attention.compute_bias
+        attention.compute_bias = lambda *given, own=own, **more: 0 * own(*given, **more)
+
+
+@fault("a second table, T5", "t5 encoder", "another table")
+def _(model: Any) -> Planting:
+    block = model.encoder.block[1].layer[0]
+    block.SelfAttention.has_relative_attention_bias = True
+    block.SelfAttention.relative_attention_bias = nn.Embedding(32, 4)
+    forget = lambda module, args, kwargs: (args, {**kwargs, "position_bias": None})  # noqa: E731
+    block.register_forward_pre_hook(forget, with_kwargs=True)
+
+
+@fault("half the bias", "t5", "factor of the bias")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        own = attention.compute_bias
+        attention.compute_bias = lambda *given, own=own, **more: 0.5 * own(*given, **more)
+
+
+@fault("heads exchanged", "t5 encoder", "bias")
+def _(model: Any) -> Planting:
+    for attention in with_buckets(model):
+        own = attention.compute_bias
+        attention.compute_bias = lambda *given, own=own, **more: own(*given, **more).roll(1, 1)
 
 
 def with_buckets(model: Any) -> list[Any]:
@@ -222,6 +296,13 @@ def _(model: Any) -> Planting:
     looked_up(model.transformer.wpe, lambda rows: (rows + 1).clamp(max=63))
 
 
+@fault("GPT-2 adds its positions twice", "gpt2", "added twice")
+def _(model: Any) -> Planting:
+    rows: list[Tensor] = []
+    model.transformer.wpe.register_forward_hook(lambda module, args, result: rows.append(result))
+    model.transformer.drop.register_forward_pre_hook(lambda module, args: (args[0] + rows.pop(),))
+
+
 @fault("two tokens share a position", "bert", "positions")
 def _(model: Any) -> Planting:
     looked_up(model.embeddings.position_embeddings, lambda rows: rows // 2)
@@ -247,7 +328,7 @@ def _(model: Any) -> Planting:
 log_bucket = modeling_deberta_v2.make_log_bucket_position
 
 
-@fault("DeBERTa's buckets off by one", "deberta", "bucket")
+@fault("DeBERTa's buckets off by one", "deberta", "positions")
 def _(model: Any) -> Planting:
     return mock.patch.object(modeling_deberta_v2, "make_log_bucket_position", lambda x, *rest: log_bucket(x + 1, *rest))
 
@@ -255,3 +336,14 @@ def _(model: Any) -> Planting:
 @fault("DeBERTa's past for its future", "deberta", "direction")
 def _(model: Any) -> Planting:
     return mock.patch.object(modeling_deberta_v2, "make_log_bucket_position", lambda x, *rest: log_bucket(-x, *rest))
+
+
+@fault("DeBERTa without content to position in one layer", "deberta", "bias lost")
+def _(model: Any) -> Planting:
+    model.encoder.layer[1].attention.self.pos_att_type = ["p2c"]
+
+
+@fault("DeBERTa without relative positions", "deberta", "bias lost")
+def _(model: Any) -> Planting:
+    for layer in model.encoder.layer:
+        layer.attention.self.relative_attention = False

@@ -51,6 +51,14 @@ def test_half_precision_models_are_right() -> None:
     assert not diagnose(model_of("bloom").bfloat16()).wrong and not diagnose(model_of("gpt2").half()).wrong
 
 
+def test_the_slopes_of_the_heads_that_are_wrong_are_told() -> None:
+    _, _, plant = FAULTS["one head twice as steep"]
+    model = model_of("bloom")
+    plant(model)
+    says = {row.reason for row in diagnose(model).wrong}
+    assert says == {"the slopes of the heads are 0.03125, and must be 0.01562 (head 2)"}  # 2**-5 and 2**-6
+
+
 def test_positions_that_a_table_does_not_say_are_not_called_right() -> None:
     """Sines of another base than the paper's: nothing says that they are those of the weights."""
     model = model_of("xlm")

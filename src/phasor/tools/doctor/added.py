@@ -17,6 +17,7 @@ LAYOUTS = (("interleaved", False), ("sin_cos", False), ("sin_cos", True), ("cos_
 LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
 FIRST = 8  # positions that a first one is sought among
 READS_MASK = ("opt",)  # whose own count leaves out what the mask hides
+COUNTS_ALL = ("prophetnet",)  # whose table has a row for padding, which its decoder does not look for
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,8 @@ class Table:
 def table_of(added: Added, model: nn.Module, config: Any) -> Table:
     module = _module(added, model)
     padding = getattr(module, "padding_idx", None) is not None and added.first is not None
-    counts_text = padding or getattr(config, "model_type", "") in READS_MASK
+    kind = getattr(config, "model_type", "")
+    counts_text = (padding and kind not in COUNTS_ALL) or kind in READS_MASK
     rows = added.values[0].double()
     if (formula := _formula(added)) is not None:
         rows = formula(torch.arange(4 * len(rows)))
@@ -83,12 +85,11 @@ def _formula(added: Added) -> Any:
     if found is None:
         return None
     layout, endpoint, first = found
+    return lambda positions: _sines(positions + first, added.values.shape[-1], layout, endpoint)
 
-    def rows(positions: Tensor) -> Tensor:
-        width = added.values.shape[-1]
-        return sinusoids(positions + first, width, layout=layout, endpoint=endpoint, dtype=torch.float64)  # type: ignore[arg-type]
 
-    return rows
+def _sines(positions: Tensor, width: int, layout: Any, endpoint: bool) -> Tensor:
+    return sinusoids(positions, width, layout=layout, endpoint=endpoint, dtype=torch.float64)
 
 
 def _sought(added: Added) -> tuple[str, bool, int] | None:
@@ -97,9 +98,7 @@ def _sought(added: Added) -> tuple[str, bool, int] | None:
     if not added.sinusoidal or width % 2 or width < 4:
         return None
     for layout, endpoint in LAYOUTS:
-        table = sinusoids(
-            torch.arange(tokens + FIRST), width, layout=layout, endpoint=endpoint, dtype=torch.float64  # type: ignore[arg-type]
-        )  # fmt: skip
+        table = _sines(torch.arange(tokens + FIRST), width, layout, endpoint)
         for first in range(FIRST):
             if float((table[first : first + tokens] - values).abs().max()) < 1e-3:
                 return layout, endpoint, first
@@ -138,10 +137,10 @@ def deviation_of_positions(table: Table, added: Added, piece: Piece) -> Deviatio
         return f"positions that are given are rows of the table, of which the model's own count begins at {table.first}"
     if bool((by == -piece.positions.cpu()[:, :1])[live].all()):
         return Deviation(RESTART, "its calls count from 0 again", token, None, which, rows)
-    says = f"token {token} gets the vector of position {int(at[row, token])}"
-    return Deviation(
-        "positions", says if at[row, token] >= 0 else "no position has what is added", token, None, which, rows
-    )
+    says = "what is added is the vector of no position"
+    if at[row, token] >= 0:
+        says = f"a token at position {int(piece.positions[row, token])} gets the vector of {int(at[row, token])}"
+    return Deviation("positions", says, token, None, which, rows)
 
 
 def _padded(table: Table, at: Tensor, by: Tensor, live: Tensor) -> Deviation | str:

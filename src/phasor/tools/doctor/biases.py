@@ -6,7 +6,6 @@ A softmax sees of a bias only how it differs from key to key. So a bias is taken
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ...encodings.alibi import alibi_slopes
 from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
 from .check_ways import RESTART
-from .deviation import Deviation
+from .deviation import Deviation, along
 
 WITHIN = 2e-5  # of the values that a bias is formed of: a few roundings of float32
 WITHIN_HALF = 2.0**-7  # two roundings of bfloat16
@@ -29,6 +28,20 @@ Rule = Callable[[Tensor], Tensor]
 # Model types whose ALiBi is the paper's; Falcon divides it by the root of the width of a head, and rounds it.
 ALIBI = ("bloom", "mpt", "falcon")
 ROUNDED = ("falcon",)
+LEARNED = ("t5", "mt5", "umt5", "mpnet")  # model types whose every layer has a bias out of a table
+SHARED = ("t5", "mt5", "mpnet")  # and those with one table for all layers
+CROSS = "EncDecAttention"  # T5's attention to the encoder, which has none
+
+
+def meant(config: Any, where: str) -> int:
+    """How many biases the attention ``where`` has by its config; 0 where that does not say it."""
+    kind = getattr(config, "model_type", "")
+    if kind in LEARNED:
+        return int(not where.endswith(CROSS))
+    if kind == "deberta-v2" and config.relative_attention:
+        return len({"c2p", "p2c"} & set(config.pos_att_type))
+    alibi = getattr(getattr(config, "attn_config", config), "alibi", kind == "bloom")
+    return int(kind in ALIBI and bool(alibi))
 
 
 def rule_of(bias: LogitBias, config: Any, causal: bool) -> Rule | str:
@@ -119,19 +132,14 @@ class Known:
     rule: Rule | None = None
     other: Rule | None = None
 
-    @cached_property
-    def _by_distance(self) -> Tensor | None:
-        return self.bias.by_distance
-
     def at(self, queries: Tensor, keys: Tensor) -> Tensor:
         """``[rows, heads, queries, keys]`` at positions ``[rows, queries]`` and ``[rows, keys]``; NaN where unknown."""
         distance = queries[:, :, None] - keys[:, None, :]
         if self.rule is not None:
             return self.rule(distance).transpose(0, 1)
-        count = self.bias.values.shape[-1]
-        far = count - 1
-        if self._by_distance is not None:
-            found = self._by_distance[:, (distance + far).clamp(0, 2 * far)].transpose(0, 1)
+        far = self.bias.values.shape[-1] - 1
+        if self.bias.by_distance is not None:
+            found = self.bias.by_distance[:, (distance + far).clamp(0, 2 * far)].transpose(0, 1)
             return found.masked_fill((distance.abs() > far)[:, None], torch.nan)
         assert self.bias.relative is not None
         m, n = (x.clamp(0, far) for x in (queries, keys))
@@ -168,7 +176,8 @@ class Compared:
         found = (
             self.known.at(distance[:, None], zero) if rule is None else rule(distance[:, None, None]).transpose(0, 1)
         )
-        return found.expand(-1, int(self.head.max()) + 1, -1, -1)[torch.arange(len(distance)), self.head, 0, 0]
+        head = self.head if found.shape[1] > 1 else 0  # one for all heads
+        return found[torch.arange(len(distance)), head, 0, 0]
 
     def moved(self, by: int) -> Tensor:
         """What must be where all distances are others by a number, the query's own too."""
@@ -208,13 +217,10 @@ def deviation_of_bias(known: Known, bias: LogitBias, queries: Tensor, keys: Tens
     slopes = (_slopes_of(seen, there, distance), _slopes_of(must, there, distance))
     compared = Compared(*parts, known, int(queries.min()), slopes)
     cause, says = next((name, said) for name, test in NAMES if (said := test(compared)) is not None)
-    heads, tokens_of, of_rows = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
-    place = f" (heads {', '.join(map(str, heads[:6]))})" if len(heads) < seen.shape[1] else ""
+    heads, tokens_of, of_rows = (tuple(along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
+    few = f"{', '.join(map(str, heads[:6]))}{', …' * (len(heads) > 6)}"
+    place = f" (head{'s' * (len(heads) > 1)} {few})" if len(heads) < seen.shape[1] else ""
     return Deviation(cause, says + place, tokens_of[0], None, tokens_of, of_rows)
-
-
-def _along(wrong: Tensor, axis: int) -> Tensor:
-    return wrong.transpose(0, axis).flatten(1).any(1)
 
 
 def _lost(c: Compared) -> str | None:
@@ -232,8 +238,9 @@ def _restarts(c: Compared) -> str | None:
 
 
 def _positions(c: Compared) -> str | None:
+    """All distances are others by a number, or those to keys that stand elsewhere than the query's own."""
     steps = (by for each in range(1, FARTHEST + 1) for by in (each, -each))
-    by = next((by for by in steps if c.matches(c.moved(by))), None)
+    by = next((by for by in steps if c.matches(c.moved(by)) or c.matches(c.at(c.distance + by))), None)
     return None if by is None else f"each distance is taken for one that is {by:+d}"
 
 
@@ -249,10 +256,12 @@ def _slopes(c: Compared) -> str | None:
     seen, must = c.slopes
     if c.known.bias.table is not None or c.known.bias.looked_up or None in seen or None in must:
         return None
-    few = ", ".join(f"{x:.4g}" for x in seen[:4])
+    heads = c.head.unique().tolist()
+    more = ", …" if len(heads) > 4 else ""
+    few, right = (", ".join(f"{of[head]:.4g}" for head in heads[:4]) + more for of in (seen, must))
     if torch.allclose(torch.tensor(seen[::-1]), torch.tensor(must), rtol=1e-2):
-        return f"the slopes of the heads are in reverse order ({few}, …)"
-    return f"the slopes of the heads are {few}, …, and must be {', '.join(f'{x:.4g}' for x in must[:4])}, …"
+        return f"the slopes of the heads are in reverse order ({few})"
+    return f"the slopes of the heads are {few}, and must be {right}"
 
 
 def _slope(values: Tensor, distance: Tensor) -> float | None:
@@ -273,11 +282,23 @@ def _direction(c: Compared) -> str | None:
     return None
 
 
+def _factor(c: Compared) -> str | None:
+    """All values are as much longer or shorter."""
+    by = float((c.seen * c.must).sum() / (c.must * c.must).sum().clamp(min=1e-12))
+    return f"it is {by:.4g} times what it must be" if not c.known.bias.looked_up and c.matches(by * c.must) else None
+
+
 def _bucket(c: Compared) -> str | None:
     """Each value is in the table, at other distances."""
-    if c.known.bias.table is None and not c.known.bias.looked_up:
+    table, distance = c.known.bias.table, int(c.distance[0])
+    if table is None:
+        return f"distance {distance} takes the row of another distance" if c.known.bias.looked_up else None
+    if table.shape[-1] <= int(c.head.max()):
         return None
-    return f"distance {int(c.distance[0])} takes the row of another distance"
+    rows = table.detach().double()[:, c.head]
+    apart = (c.seen - (rows[:, None] - rows)).abs().flatten(0, 1).amin(0)  # that of the query's own may be another, too
+    there = bool((apart <= 4 * c.known.within * c.size + 1e-7).all())
+    return f"distance {distance} takes the row of another distance" if there else None
 
 
 def _coarse(c: Compared) -> str | None:
@@ -294,10 +315,11 @@ def _other(c: Compared) -> str | None:
 NAMES: tuple[tuple[str, Callable[[Compared], str | None]], ...] = (
     (RESTART, _restarts),
     ("bias lost", _lost),
-    ("half precision", _coarse),
     ("direction", _direction),
-    ("slopes", _slopes),
     ("positions", _positions),
+    ("half precision", _coarse),
+    ("slopes", _slopes),
+    ("factor of the bias", _factor),
     ("bucket", _bucket),
     ("bias", _other),
 )

@@ -15,7 +15,7 @@ from ...eye.bias import LogitBias, biases_of
 from ...eye.tape import Tape
 from ...support.findings import span
 from .added import Table, deviation_of_positions, first_row, in_layout, table_of
-from .biases import ROUNDED, WITHIN, WITHIN_HALF, Known, deviation_of_bias, rule_of
+from .biases import ROUNDED, SHARED, WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
 from .check_ways import config_of, wrong_in_calls
 from .deviation import Deviation
 from .observation import Observation
@@ -105,6 +105,7 @@ class _Examined:
                 if compared and not mine:
                     found.append(self._without_fault(what, way, [one for one in unseen if one[0] == what]))
         told = {check.cause for check in found if check.verdict == "wrong"}
+        told |= {"positions"} if told & {"first index", "added twice"} else set()  # what follows from these
         for what, those in wrong.items():
             found += wrong_in_calls([(one, why) for one, why in those if why.cause not in told], what)
         return [self._needed(check, found) for check in found]
@@ -129,13 +130,16 @@ class _Examined:
 
     def _of_biases(self, seen: Read, piece: Piece) -> Iterator[Check]:
         """Each bias beside what the config says of it; what is right goes on by that rule."""
+        tables = (bias.table for (biases,) in seen.biases.values() for bias in biases)
+        shared = next((table for table in tables if table is not None), None)
         for key, (biases,) in seen.biases.items():
             config = config_of(self.model, key[0]) or self.config
-            if not biases and getattr(config, "alibi", getattr(config, "model_type", "") == "bloom"):
-                lost = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="wrong", cause="bias lost")
-                yield replace(lost, reason="no bias is added, and the model has ALiBi", way_out=WAY)
+            check = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="not shown")
+            count = sum(len(those) for (where, _), (those,) in seen.biases.items() if where == key[0])
+            if key[1] == 0 and count < (must := meant(config, key[0])):
+                says = f"{count or 'no'} bias is added, and by the config there must be {must}"
+                yield replace(check, verdict="wrong", cause="bias lost", reason=says, way_out=WAY)
             for number, bias in enumerate(biases):
-                check = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="not shown")
                 count, at = piece.tokens.shape[1], piece.positions.cpu()
                 if bias.relative is None or tuple(bias.values.shape[-2:]) != (count, count):
                     yield replace(check, reason="its keys are not the tokens that were given")
@@ -153,6 +157,9 @@ class _Examined:
                 self.biases[key, number] = known if wrong else by_rule
                 if isinstance(why, Deviation):
                     yield replace(check, verdict="wrong", cause=why.cause, reason=why.says, way_out=WAY)
+                elif getattr(config, "model_type", "") in SHARED and _apart(bias.table, shared):
+                    says = "its table is another than that of the first layer, and all layers of this model share one"
+                    yield replace(check, verdict="wrong", cause="another table", reason=says, way_out=WAY)
                 elif bias.formed_in in HALF and not half:
                     says = (
                         f"it is formed in {str(bias.formed_in).removeprefix('torch.')}, in which far positions are one"
@@ -169,7 +176,10 @@ class _Examined:
             self.tables[number] = table = table_of(added, self.model, config)
             check = Check(where=self._where(added.module), what=ADDED, against="spec", verdict="not shown")
             first = first_row(added, self.model, config)
-            if first is None:
+            if any(torch.equal(added.values, other.values) for other in seen.added[0][:number]):
+                says = "the same vectors are added twice"
+                yield replace(check, verdict="wrong", cause="added twice", reason=says, way_out=WAY)
+            elif first is None:
                 lies = in_layout(added)
                 blank = replace(check, reason=lies or added.describe(), needed=not lies)
                 yield replace(blank, verdict="right") if lies else blank
@@ -223,6 +233,10 @@ class _Examined:
 
     def _where(self, module: str) -> str:
         return ".".join(filter(None, (self.path, module)))
+
+
+def _apart(table: Tensor | None, other: Tensor | None) -> bool:
+    return table is not None and other is not None and not torch.equal(table, other)
 
 
 def _none(known: Known, rows: int, met: Met, keys: Tensor) -> LogitBias:

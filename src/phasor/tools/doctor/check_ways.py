@@ -335,7 +335,7 @@ def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterato
             against="itself",
             verdict="wrong",
             cause=_limited(cause, of_it),
-            reason=f"{' and '.join(sides)}: {why.says}{more}",
+            reason=f"{'' if sides == [what] else ' and '.join(sides) + ': '}{why.says}{more}",
             way_out=way_out(cause),
             difference=Difference(of=what, position=float(at), pair=why.pair),
         )
@@ -369,8 +369,8 @@ def _in_a_cache(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     if not fresh:
         return f"{cause}, only in keys that were kept"
     lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}
-    if any(call == 0 for _, call in fresh):  # before anything was kept
-        return f"{cause}, only in {'long' if min(lengths) > MOST else 'some'} calls"
+    if first := [way.pieces[0].tokens.shape[1] for way, call in fresh if call == 0]:  # before anything was kept
+        return f"{cause}, only in {'long' if min(first) > MOST else 'some'} calls"
     if lengths == {1}:
         return f"{cause}, only in decoding"
     if 1 not in lengths:

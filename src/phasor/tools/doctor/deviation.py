@@ -107,7 +107,7 @@ def _moved(v: Values) -> str | None:
     """What positions the wrong tokens are turned by, where each is turned by one."""
     there = v.wrong.any(2).any(1)
     rows, tokens = there.nonzero()[:MOST_SOUGHT].unbind(1)
-    head = int(_along(v.wrong, 1).nonzero()[0])
+    head = int(along(v.wrong, 1).nonzero()[0])
     at = effective(v.all_seen, v.others, v.within, head)[rows, tokens]
     if bool((at == NOWHERE).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
         return None
@@ -185,7 +185,7 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
     wrong = ((seen - must).abs() > within * must.abs().clamp(min=1e-6)) & live[:, None, None]
     if not bool(wrong.any()):
         return None
-    rows, _, pairs, tokens = (tuple(_along(wrong, axis).nonzero().flatten().tolist()) for axis in range(4))
+    rows, _, pairs, tokens = (tuple(along(wrong, axis).nonzero().flatten().tolist()) for axis in range(4))
     parts = _parts(wrong, live)
     values = Values(seen, must, wrong, within, others, parts)
     cause, says = next(
@@ -200,7 +200,7 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
     return Deviation(cause, f"{says} ({place})" if place else says, tokens[0], pairs[0], tokens, rows)
 
 
-def _along(wrong: Tensor, axis: int) -> Tensor:
+def along(wrong: Tensor, axis: int) -> Tensor:
     """Which places along one axis are wrong anywhere."""
     return wrong.transpose(0, axis).flatten(1).any(1)
 
@@ -209,7 +209,7 @@ def _parts(wrong: Tensor, live: Tensor) -> dict[str, list[int]]:
     """The rows, heads, pairs and tokens that are wrong, where some are and others not."""
     found = {}
     for axis, name in ((1, "heads"), (2, "pairs"), (0, "rows"), (3, "tokens")):
-        at = _along(wrong, axis)
+        at = along(wrong, axis)
         meant = live.any(0) if name == "tokens" else torch.ones_like(at)
         if name == "tokens":
             meant[0] = at[0]  # position 0 is not turned
