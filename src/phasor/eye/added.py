@@ -43,7 +43,7 @@ class Added:
         nearest = torch.cdist(values.flatten(0, 1), table).argmin(-1)
         if not torch.allclose(table[nearest], values.flatten(0, 1), rtol=1e-2, atol=1e-6):
             return None
-        return nearest.unflatten(0, values.shape[:2])
+        return torch.unflatten(nearest, 0, values.shape[:2])
 
     @property
     def first(self) -> int | None:

@@ -147,7 +147,7 @@ def _differs(values: Tensor, seen: Tensor) -> bool:
 def _over(value: Tensor, shape: torch.Size) -> Tensor | None:
     """A term over all logits; batch and heads may be one axis or two."""
     if value.ndim == 3 and len(shape) == 4 and len(value) == shape[0] * shape[1]:
-        value = value.unflatten(0, shape[:2])
+        value = torch.unflatten(value, 0, shape[:2])
     try:
         return value.expand(shape)
     except RuntimeError:

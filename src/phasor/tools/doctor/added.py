@@ -40,7 +40,7 @@ class Table:
         values = added.values.double()
         apart = torch.cdist(values.flatten(0, 1), self.rows)
         found = torch.where(apart.amin(-1) <= CLOSE * values.flatten(0, 1).norm(dim=-1), apart.argmin(-1), -1)
-        return found.unflatten(0, values.shape[:2])
+        return torch.unflatten(found, 0, values.shape[:2])
 
 
 def table_of(added: Added, model: nn.Module, config: Any) -> Table:
