@@ -133,7 +133,8 @@ def _of_one_pair(v: Values) -> str | None:
 
 
 def _twice(v: Values) -> str | None:
-    return "they are turned twice" if v.same(v.must * v.must) else None
+    """In all rows: in one of several it is by twice the position."""
+    return "they are turned twice" if "rows" not in v.parts and v.same(v.must * v.must) else None
 
 
 def _backwards(v: Values) -> str | None:
@@ -159,9 +160,9 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
+    ("rotated twice", _twice),
     ("positions", _moved),
     ("not rotated", _still),
-    ("rotated twice", _twice),
     ("sign", _backwards),
     ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
