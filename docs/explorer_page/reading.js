@@ -100,7 +100,7 @@ function readConfig(data, name, rules) {
   ["model_type", ...row.unread].forEach((key) => keys.used.add(key));
   const sizes = readSizes(row, keys, rules);
   const rope = ropeOf(keys);
-  const spec = readSpec(row, keys, rope, sizes);
+  const spec = readSpec(row, keys, rope, sizes, rules);
   readLayers(keys, sizes.layers);
   refuseRest(keys, rules);
   const notes = [...row.notes];
@@ -175,7 +175,7 @@ function ropeOf(keys) {
   return found.length ? new Keys(found[0][1], `${found[0][0]}.`) : new Keys({}, "");
 }
 
-function readSpec(row, keys, rope, sizes) {
+function readSpec(row, keys, rope, sizes, rules) {
   const bases = [rope, keys].map((level) => level.number("rope_theta", 1, true)).filter((value) => value !== null);
   if (bases.length > 1 && bases[0] !== bases[1]) refuse(`rope_theta is ${bases[0]} in one place and ${bases[1]} in another`);
   if (!bases.length && row.base === null) refuse("rope_theta is missing");
@@ -183,7 +183,8 @@ function readSpec(row, keys, rope, sizes) {
   const scaling = readScaling(row, keys, rope, sizes, width / 2);
   rope.get("finetuned");
   for (const name of Object.keys(rope.data))
-    if (!rope.used.has(name) && rope.data[name] !== null) refuse(`${rope.path}${name} is not understood here`);
+    if (!rope.used.has(name) && (rope.data[name] !== null || isSlip(name, rules, rope.used)))
+      refuse(`${rope.path}${name} is not understood here`);
   return {
     head_dim: sizes.headDim, rotary_dim: width, trailing: false, interleaved: row.interleaved, blocks: 1,
     permuted: false, reverse: false, base: bases.length ? bases[0] : row.base, exponent_dim: null, frequencies: null,
