@@ -77,7 +77,7 @@ INSIDE = {
     "models": [
         "weights",
         "reading",
-        "prefixes",
+        "prefixes without_rotation",
         "rules",
         "rows",
         "configs published_lengths",

@@ -156,6 +156,8 @@ function readSizes(row, keys, rules) {
   if (kvHeads !== null && heads % kvHeads) refuse(`num_key_value_heads must divide ${heads} query heads, got ${kvHeads}`);
   if (kvHeads === null) kvHeads = keys.has("num_key_value_heads") || row.kv_heads === null ? heads : row.kv_heads;
   let headDim = keys.whole("head_dim", most.head);
+  const nearly = Object.keys(keys.data).find((name) => !/_(dim|head)$/.test(name) && likeness("head_dim", name.slice(0, 100)) >= 0.75);
+  if (headDim === null && nearly) refuse(`${nearly} is there, and head_dim is missing`);
   if (headDim === null && row.head_dim !== null && !keys.has("head_dim")) headDim = row.head_dim;
   if (headDim === null) headDim = size("hidden_size", row.hidden, "hidden", most.hidden) / heads;
   if (!Number.isInteger(headDim)) refuse("head_dim is missing, and hidden_size is not a multiple of num_attention_heads");
@@ -325,7 +327,7 @@ function refuseRest(keys, rules) {
     if (value && typeof value === "object" && !rules.settings.includes(name)) refuseInside(name, value, words);
     const slip = isSlip(name, rules, keys.used);
     const about = slip || words.test(name) || rules.layer_names.includes(name);
-    const asksNothing = [false, "", "default"].includes(value) || (value === 1 && !name.includes("theta"));
+    const asksNothing = ["", "default"].includes(value) || ([false, 1].includes(value) && !name.includes("theta"));
     const neutral = asksNothing && !rules.claims.includes(name);
     if (about && (slip || !neutral)) refuse(`${name} is ${shown(value)}, which is not understood here`);
   }

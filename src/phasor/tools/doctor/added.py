@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ...encodings.sinusoidal import sinusoids
 from ...eye.added import Added
+from ...models.without_rotation import COUNTS_ALL, READS_MASK
 from .check_ways import RESTART
 from .deviation import Deviation
 from .ways import Piece
@@ -16,8 +17,6 @@ CLOSE = 2e-2  # of the length of a row: what half precision leaves
 LAYOUTS = (("interleaved", False), ("sin_cos", False), ("sin_cos", True), ("cos_sin", False))
 LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
 FIRST = 8  # positions that a first one is sought among
-READS_MASK = ("opt",)  # whose own count leaves out what the mask hides
-COUNTS_ALL = ("prophetnet",)  # whose table has a row for padding, which its decoder does not look for
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...encodings.alibi import alibi_slopes
 from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
+from ...models.without_rotation import ALIBI, ALWAYS_ALIBI, DISENTANGLED, DIVIDED, LEARNED
 from .check_ways import RESTART
 from .deviation import Deviation, along
 
@@ -25,11 +26,6 @@ MOST = 256  # values by which a fault is named
 # What is added at distances, query minus key, ``[...]`` -> ``[heads, ...]``.
 Rule = Callable[[Tensor], Tensor]
 
-# Model types whose ALiBi is the paper's; Falcon divides it by the root of the width of a head, and rounds it.
-ALIBI = ("bloom", "mpt", "falcon")
-ROUNDED = ("falcon",)
-LEARNED = ("t5", "mt5", "umt5", "mpnet")  # model types whose every layer has a bias out of a table
-SHARED = ("t5", "mt5", "mpnet")  # and those with one table for all layers
 CROSS = "EncDecAttention"  # T5's attention to the encoder, which has none
 
 
@@ -38,9 +34,9 @@ def meant(config: Any, where: str) -> int:
     kind = getattr(config, "model_type", "")
     if kind in LEARNED:
         return int(not where.endswith(CROSS))
-    if kind == "deberta-v2" and config.relative_attention:
+    if kind in DISENTANGLED and config.relative_attention:
         return len({"c2p", "p2c"} & set(config.pos_att_type))
-    alibi = getattr(getattr(config, "attn_config", config), "alibi", kind == "bloom")
+    alibi = getattr(getattr(config, "attn_config", config), "alibi", kind in ALWAYS_ALIBI)
     return int(kind in ALIBI and bool(alibi))
 
 
@@ -68,7 +64,7 @@ def _stated(heads: int, config: Any) -> tuple[float, ...]:
     """Slopes by a config of a type that has them."""
     slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64)
     steepest = getattr(getattr(config, "attn_config", None), "alibi_bias_max", 8)  # MPT's exponents end there
-    by = (config.hidden_size // heads) ** -0.5 if config.model_type == "falcon" else 1.0
+    by = (config.hidden_size // heads) ** -0.5 if config.model_type in DIVIDED else 1.0
     return tuple((slopes ** (steepest / 8) * by).tolist())
 
 

@@ -13,9 +13,10 @@ from ...eye.added import Added, added_before
 from ...eye.attention import attentions
 from ...eye.bias import LogitBias, biases_of
 from ...eye.tape import Tape
+from ...models.without_rotation import ROUNDED, SHARED
 from ...support.findings import span
 from .added import Table, deviation_of_positions, first_row, in_layout, table_of
-from .biases import ROUNDED, SHARED, WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
+from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
 from .check_ways import config_of, wrong_in_calls
 from .deviation import Deviation
 from .observation import Observation
