@@ -183,6 +183,13 @@ def without_bias(block: nn.Module) -> None:
     block.register_forward_pre_hook(without, with_kwargs=True)
 
 
+def change_biases(model: Any, change: Callable[[Tensor], Tensor]) -> None:
+    """``change`` of every bias that a table of buckets gives."""
+    for attention in with_buckets(model):
+        own = attention.compute_bias
+        attention.compute_bias = lambda *given, own=own, **more: change(own(*given, **more))
+
+
 @fault("no bias in one layer, MPT", "mpt", "bias lost")
 def _(model: Any) -> Planting:
     without_bias(model.transformer.blocks[1])
@@ -195,9 +202,7 @@ def _(model: Any) -> Planting:
 
 @fault("no bias in any layer, T5", "t5 encoder", "bias lost")
 def _(model: Any) -> Planting:
-    for attention in with_buckets(model):
-        own = attention.compute_bias
-        attention.compute_bias = lambda *given, own=own, **more: 0 * own(*given, **more)
+    change_biases(model, torch.zeros_like)
 
 
 @fault("a second table, T5", "t5 encoder", "another table")
@@ -211,16 +216,12 @@ def _(model: Any) -> Planting:
 
 @fault("half the bias", "t5", "factor of the bias")
 def _(model: Any) -> Planting:
-    for attention in with_buckets(model):
-        own = attention.compute_bias
-        attention.compute_bias = lambda *given, own=own, **more: 0.5 * own(*given, **more)
+    change_biases(model, lambda bias: 0.5 * bias)
 
 
 @fault("heads exchanged", "t5 encoder", "bias")
 def _(model: Any) -> Planting:
-    for attention in with_buckets(model):
-        own = attention.compute_bias
-        attention.compute_bias = lambda *given, own=own, **more: own(*given, **more).roll(1, 1)
+    change_biases(model, lambda bias: bias.roll(1, 1))
 
 
 def with_buckets(model: Any) -> list[Any]:
