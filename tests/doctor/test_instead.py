@@ -68,6 +68,12 @@ def test_positions_that_a_table_does_not_say_are_not_called_right() -> None:
     assert found.verdict == "not shown" and found.missing[0].what == "positions added to the tokens", str(found)
 
 
+def test_a_looked_up_term_whose_factor_is_not_seen_is_not_called_right() -> None:
+    """DeBERTa with half of its relative term, or whole: its rows are the same."""
+    found = diagnose(model_of("deberta"))
+    assert found.verdict == "not shown" and "bias on the logits, its factor" in [row.what for row in found.missing]
+
+
 def test_padding_that_is_counted_is_said_where_that_is_the_models_own_way() -> None:
     row = next(row for row in diagnose(model_of("gpt2")).findings if row.what.endswith("padded on the left"))
     assert row.verdict == "not shown" and "give position_ids" in row.reason

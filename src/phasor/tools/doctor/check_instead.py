@@ -168,6 +168,9 @@ class _Examined:
                     yield replace(check, verdict="wrong", cause="half precision", reason=says, way_out=WAY)
                 else:
                     yield replace(check, verdict="not shown" if why else "right", reason=why)
+                if bias.looked_up:  # its rows are seen, and not what they are multiplied by
+                    says = "by what number the rows that are looked up are multiplied was not looked at"
+                    yield replace(check, what=f"{BIAS}, its factor", reason=says, needed=True)
 
     def _of_added(self, seen: Read, piece: Piece) -> Iterator[Check]:
         for number, added in enumerate(seen.added[0] if seen.added else []):
