@@ -13,7 +13,6 @@ from phasor.tools.doctor.report import Check
 WORST_FIRST = ("wrong", "by design", "right", "not shown")
 TIMM = "its vision tower is one of timm, which is not installed"
 NOT_COVERED = {
-    "esmfold2": "the widths of its configs hold each other, so a small one is not built",
     "fast_vlm": TIMM,
     "gemma3n": TIMM,
     "llama4_vision_model": "its angles are those of a grid that its own code lays out, and no number of a token",

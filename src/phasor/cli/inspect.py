@@ -11,6 +11,7 @@ from ..support.plain_text import one_line, say, say_json
 from .terminal import columns, show
 
 if TYPE_CHECKING:
+    from ..models.configs import NoRotary
     from ..tools.inspect import ConfigView
 
 
@@ -35,7 +36,8 @@ def inspect(
     """Show what a model's config says about positions: layers, wavelengths, scaling, decay, exactness.
 
     Of a composite config it shows the text model, and a line about every other part. If the text model does not
-    rotate, it shows all parts that do. If the text model could not be read, it shows them too, with the reason, and the
+    rotate, it shows all parts that do; if none does, what tells tokens apart instead, seen on a small model of the
+    installed transformers. If the text model could not be read, it shows the other parts too, with the reason, and the
     exit code is 2. With --diff the exit code is 0 if both configs rotate alike, and 1 if they differ. With --brief it
     is 2 if a config could not be read; a model without rotation is not a mistake.
     """
@@ -44,6 +46,7 @@ def inspect(
             raise ValueError("--brief is a line for each config; call it without --diff, --json")
         _brief(configs, part)
         return
+    from ..models.configs import NoRotary
     from ..tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
 
     if compare:
@@ -60,7 +63,13 @@ def inspect(
         raise ValueError(
             f"inspect shows one config at a time, got {len(configs)}; add --diff to compare two, or --brief"
         )
-    view = read_view(configs[0], part)
+    try:
+        view = read_view(configs[0], part)
+    except NoRotary as error:
+        if part is not None:
+            raise
+        _instead(configs[0], error, as_json)
+        return
     facts = [model_facts(model, seq_len) for model in view.shown]
     if as_json:
         say_json(view_dict(view, facts))
@@ -87,6 +96,14 @@ def _brief(configs: list[str], part: str | None) -> None:
         say(one_line(f"{config}: {line}"))
     if faulty:
         raise typer.Exit(2)
+
+
+def _instead(config: str, error: NoRotary, as_json: bool) -> None:
+    """What the model has instead of a rotation, where transformers is installed and builds it; else the error."""
+    from ..tools.inspect.without_rotation import read_without_rotation
+
+    seen = read_without_rotation(config, error)
+    say_json(seen.to_dict()) if as_json else show(seen.page())
 
 
 def _without(config: str, error: Exception) -> str:

@@ -62,7 +62,8 @@ def _observed(name: str, text: str) -> tuple[ModelRotary, dict[str, str], frozen
     if small is None:
         if not seen.nothing_turns:
             raise ValueError("; ".join(seen.missing) or "its rotation could not be described")
-        instead = "".join(f"; {fact.value}" for fact in seen.facts if fact.name == "instead")
+        instead = seen.instead.describe()
+        instead = instead and f"; {instead}"
         raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{instead}")
     sources = {"model_type": f"no row: observed on a small model that {version} builds of this config"}
     unexplained = [key for key, value in _stated(data) if key in read and not _explained(value, small)]

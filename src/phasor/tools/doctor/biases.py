@@ -14,7 +14,7 @@ from torch import Tensor
 from ...encodings.alibi import alibi_slopes
 from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
-from ...models.without_rotation import ALIBI, ALWAYS_ALIBI, DISENTANGLED, DIVIDED, LEARNED
+from ...models.without_rotation import ALIBI, ALWAYS_ALIBI, DISENTANGLED, LEARNED, stated_slopes
 from .check_ways import RESTART
 from .deviation import Deviation, along
 
@@ -50,7 +50,7 @@ def rule_of(bias: LogitBias, config: Any, causal: bool) -> Rule | str:
     if bias.table is not None:
         return _of_buckets(bias, bias.table, config, causal)
     if getattr(config, "model_type", "") in ALIBI:
-        return _of_slopes(_stated(len(bias.values), config), causal)
+        return _of_slopes(stated_slopes(config, len(bias.values)), causal)
     if bias.slopes:
         paper = torch.tensor(alibi_slopes(len(bias.slopes)), dtype=torch.float64)
         seen = torch.tensor(bias.slopes, dtype=torch.float64)
@@ -58,14 +58,6 @@ def rule_of(bias: LogitBias, config: Any, causal: bool) -> Rule | str:
             return _of_slopes(tuple(paper.tolist()), causal)
         return "its slopes are not those of the paper, and nothing says which they must be"
     return "nothing says by what rule it is formed"
-
-
-def _stated(heads: int, config: Any) -> tuple[float, ...]:
-    """Slopes by a config of a type that has them."""
-    slopes = torch.tensor(alibi_slopes(heads), dtype=torch.float64)
-    steepest = getattr(getattr(config, "attn_config", None), "alibi_bias_max", 8)  # MPT's exponents end there
-    by = (config.hidden_size // heads) ** -0.5 if config.model_type in DIVIDED else 1.0
-    return tuple((slopes ** (steepest / 8) * by).tolist())
 
 
 def _of_slopes(slopes: tuple[float, ...], causal: bool) -> Rule:

@@ -234,7 +234,8 @@ def _of_scores(
     usual = channels**-0.5 * planned.model.softmax_factor
     scales = planned.scales.values()
     halved = any(math.isclose(one * one, usual, rel_tol=within) for one in scales)  # on the queries and on the keys
-    said = [*([usual] if halved or OF_SCORES not in planned.scales else []), *scales]
+    elsewhere = planned.scales.get(OF_SCORES, 1.0) == 1.0  # ESM multiplies its queries before they turn
+    said = [*([usual] if halved or elsewhere else []), *scales]
     said += [one * other for one, other in combinations(set(scales), 2)]  # one on the queries, one on the scores
     if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
         return None
