@@ -3,14 +3,19 @@
 from .alibi import ALiBi, alibi_slopes
 from .attention.mask import Mask
 from .base import Encoding
+from .fire import FIRE
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
+from .kerple import KerpleLog, KerplePower
 from .learned import Learned
 from .none import NoPE
 from .rotary import Rotary
+from .sandwich import Sandwich
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal, shift_matrix, sinusoids
 from .t5 import T5Bias, t5_bucket
+from .tisa import TISA
 from .transformer_xl import TransformerXL
+from .tupe import TUPE
 
 __all__ = [
     "Encoding",
@@ -31,4 +36,10 @@ __all__ = [
     "t5_bucket",
     "Shaw",
     "TransformerXL",
+    "KerpleLog",
+    "KerplePower",
+    "FIRE",
+    "Sandwich",
+    "TISA",
+    "TUPE",
 ]

@@ -1,0 +1,48 @@
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .base import Encoding, ScoreMod, check_heads, wide
+from .checks import check_finite
+
+Term = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Additive(Encoding):
+    """Base of encodings whose bias is one learned formula of the head h and the positions m of query and n of key.
+
+    `term` gives that formula. Of whole rows it makes `bias`, of single numbers `score_mod`, so both are one.
+    """
+
+    num_heads: int
+
+    def term(self, dtype: torch.dtype) -> Term:
+        """The formula of ``(h, m, n)``, int64 tensors that broadcast, computed in ``dtype``."""
+        raise NotImplementedError
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
+        check_heads(self, self.num_heads, q)
+        check_finite(self)
+        heads = torch.arange(self.num_heads, device=q.device).view(-1, 1, 1)
+        m, n = q_positions.unsqueeze(-1).unsqueeze(-3), k_positions.unsqueeze(-2).unsqueeze(-3)
+        return self.term(wide(q.dtype))(heads, m, n)
+
+    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+        check_finite(self)
+        term = self.term(wide(next(self.parameters()).dtype))
+
+        def add_term(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score + term(h, q_positions[b, i], k_positions[b, j])
+
+        return add_term
+
+
+def looked_up(table: Tensor) -> ScoreMod:
+    """A ``score_mod`` that adds ``table[b, h, i, j]``, of a bias that is formed beforehand: ``[B or 1, H, Q, K]``."""
+    rows = len(table)
+
+    def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score + table[b if rows > 1 else 0, h, i, j]
+
+    return add
