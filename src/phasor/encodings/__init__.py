@@ -3,19 +3,27 @@
 from .alibi import ALiBi, alibi_slopes
 from .attention.mask import Mask
 from .base import Encoding
+from .by_coordinates import Placed
 from .fire import FIRE
+from .fope import FoPE
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
+from .high_frequency import HoPE, PRoPE
 from .kerple import KerpleLog, KerplePower
 from .learned import Learned
+from .liere import LieRE
 from .none import NoPE
+from .pope import PoPE
+from .rope_mixed import RoPEMixed
 from .rotary import Rotary
 from .sandwich import Sandwich
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal, shift_matrix, sinusoids
+from .string_rotation import StringCayley, StringCirculant
 from .t5 import T5Bias, t5_bucket
 from .tisa import TISA
 from .transformer_xl import TransformerXL
 from .tupe import TUPE
+from .xpos import XPos
 
 __all__ = [
     "Encoding",
@@ -42,4 +50,14 @@ __all__ = [
     "Sandwich",
     "TISA",
     "TUPE",
+    "XPos",
+    "PRoPE",
+    "HoPE",
+    "FoPE",
+    "PoPE",
+    "RoPEMixed",
+    "LieRE",
+    "StringCayley",
+    "StringCirculant",
+    "Placed",
 ]
