@@ -2,7 +2,8 @@
 
 from .alibi import ALiBi, alibi_slopes
 from .attention.mask import Mask
-from .base import Encoding
+from .base import Encoding, Tokens
+from .fox import FoX
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
 from .learned import Learned
 from .none import NoPE
@@ -15,6 +16,7 @@ from .transformer_xl import TransformerXL
 __all__ = [
     "Encoding",
     "Mask",
+    "Tokens",
     "NoPE",
     "Sinusoidal",
     "sinusoids",
@@ -31,4 +33,5 @@ __all__ = [
     "t5_bucket",
     "Shaw",
     "TransformerXL",
+    "FoX",
 ]
