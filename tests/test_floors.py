@@ -71,7 +71,7 @@ INSIDE = {
     "encodings": [
         "base",
         "alibi grouped learned none rotary shaw sinusoidal t5",
-        "transformer_xl",
+        "fox transformer_xl",
         "attention heads",
     ],
     "models": [

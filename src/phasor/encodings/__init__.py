@@ -2,10 +2,11 @@
 
 from .alibi import ALiBi, alibi_slopes
 from .attention.mask import Mask
-from .base import Encoding
+from .base import Encoding, Tokens
 from .by_coordinates import Placed
 from .fire import FIRE
 from .fope import FoPE
+from .fox import FoX
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
 from .high_frequency import HoPE, PRoPE
 from .kerple import KerpleLog, KerplePower
@@ -28,6 +29,7 @@ from .xpos import XPos
 __all__ = [
     "Encoding",
     "Mask",
+    "Tokens",
     "NoPE",
     "Sinusoidal",
     "sinusoids",
@@ -60,4 +62,5 @@ __all__ = [
     "StringCayley",
     "StringCirculant",
     "Placed",
+    "FoX",
 ]
