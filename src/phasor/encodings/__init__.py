@@ -1,10 +1,15 @@
 """Position encodings behind one shape of API, `Encoding`: one file each, read ``base.py`` first."""
 
+from .abacus import Abacus, abacus_places
 from .alibi import ALiBi, alibi_slopes
 from .attention.mask import Mask
 from .base import Encoding, Tokens
+from .bipe import BiPE, bipe_positions
 from .by_coordinates import Placed
+from .cape import CAPE, CAPE2d
+from .complex_embedding import ComplexEmbedding
 from .fire import FIRE
+from .floater import FLOATER
 from .fope import FoPE
 from .fox import FoX
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
@@ -14,6 +19,7 @@ from .learned import Learned
 from .liere import LieRE
 from .none import NoPE
 from .pope import PoPE
+from .randomised import randomised_positions
 from .rope_mixed import RoPEMixed
 from .rotary import Rotary
 from .sandwich import Sandwich
@@ -62,5 +68,14 @@ __all__ = [
     "StringCayley",
     "StringCirculant",
     "Placed",
+    "CAPE",
+    "CAPE2d",
+    "ComplexEmbedding",
+    "FLOATER",
+    "randomised_positions",
+    "BiPE",
+    "bipe_positions",
+    "Abacus",
+    "abacus_places",
     "FoX",
 ]

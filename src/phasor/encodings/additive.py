@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from .base import Encoding, ScoreMod, check_heads, wide
-from .checks import check_finite
 
 Term = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -23,13 +22,11 @@ class Additive(Encoding):
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
         check_heads(self, self.num_heads, q)
-        check_finite(self)
         heads = torch.arange(self.num_heads, device=q.device).view(-1, 1, 1)
         m, n = q_positions.unsqueeze(-1).unsqueeze(-3), k_positions.unsqueeze(-2).unsqueeze(-3)
         return self.term(wide(q.dtype))(heads, m, n)
 
     def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        check_finite(self)
         term = self.term(wide(next(self.parameters()).dtype))
 
         def add_term(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..rotary.rotation import Rotation
 from .base import Encoding, wide
-from .checks import check_finite
+from .own_heads import check_own_heads
 
 
 class ByCoordinates(Encoding):
@@ -16,6 +16,7 @@ class ByCoordinates(Encoding):
     """
 
     axes: int
+    num_heads: int | None  # None where all heads have one rotation
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
         """Heads ``[B, H, S, head_dim]`` turned by ``[axes, (B,) S]``."""
@@ -28,7 +29,8 @@ class ByCoordinates(Encoding):
         return self.rotate(q, k, coordinates, coordinates if k_coordinates is None else k_coordinates)
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        check_finite(self)
+        if self.num_heads is not None:
+            check_own_heads(self, self.num_heads, q, k)
         return self.turn(q, self._checked(q_positions)), self.turn(k, self._checked(k_positions))
 
     def _checked(self, coordinates: Tensor) -> Tensor:
@@ -75,9 +77,10 @@ class Placed(Encoding):
             raise ValueError(
                 f"coordinates must be a tensor [axes, N], got {getattr(coordinates, 'shape', coordinates)}"
             )
-        if type(encoding).bias is not Encoding.bias or type(encoding).values is not Encoding.values:
+        others = ("bias", "content_bias", "values", "weights", "gates")
+        if any(getattr(type(encoding), name) is not getattr(Encoding, name) for name in others):
             name = type(encoding).__name__
-            raise ValueError(f"encoding must turn q and k or add to embeddings, got {name}, which adds to the logits")
+            raise ValueError(f"encoding must turn q and k or add to embeddings, got {name}, which acts on logits")
         self.encoding, self.causal_only = encoding, encoding.causal_only
         self.coordinates = coordinates  # not a buffer: no cast of the module may round it
 

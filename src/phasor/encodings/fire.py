@@ -5,7 +5,6 @@ from torch.nn.functional import linear
 from ..support.checks import number, whole
 from .additive import Additive, Term
 from .base import check_heads, wide
-from .checks import check_finite
 
 
 class FIRE(Additive):
@@ -55,7 +54,6 @@ class FIRE(Additive):
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
         """`term` of all pairs, the units of the network as one matrix: ten times as fast as one by one."""
         check_heads(self, self.num_heads, q)
-        check_finite(self)
         dtype = wide(q.dtype)
         x = self._shares(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2), dtype).unsqueeze(-1)
         w1, b1, w2, b2 = (p.to(dtype) for p in self.mlp.parameters())

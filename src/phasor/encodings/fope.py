@@ -11,8 +11,8 @@ from ..rotary.phase import cos_sin, phases
 from ..rotary.rotation import Rotation
 from ..support.checks import number, whole
 from .base import Encoding, wide
-from .checks import check_finite, check_own_heads
 from .high_frequency import fast_frequencies
+from .own_heads import check_own_heads
 
 
 class FoPE(Encoding):
@@ -68,7 +68,6 @@ class FoPE(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         check_own_heads(self, self.num_heads, q, k)
-        check_finite(self)
         of_q = self._tables(q_positions, wide(q.dtype))
         of_k = None if k_positions is q_positions else self._tables(k_positions, wide(k.dtype))
         return apply_rotary_qk(q, k, of_q, k_rotation=of_k)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..support.checks import whole
-from .base import check_heads, wide
+from .base import wide
 from .by_coordinates import ByCoordinates
 
 
@@ -53,8 +53,6 @@ class LieRE(ByCoordinates):
         nn.init.uniform_(self.generators, 0, 2 * math.pi)
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
-        if self.num_heads is not None:
-            check_heads(self, self.num_heads, x, "; repeat_interleave shared heads of k and v, or leave out num_heads")
         blocks = x.to(wide(x.dtype)).unflatten(-1, (-1, self.block)).unsqueeze(-1)
         return (self._matrices(coordinates, blocks.dtype) @ blocks).flatten(-3).to(x.dtype)
 

@@ -10,7 +10,6 @@ from ..rotary.frequencies import inverse_frequencies
 from ..rotary.phase import cos_sin, phases
 from ..support.checks import number, whole
 from .base import Encoding, check_heads, wide
-from .checks import check_finite
 
 
 class PoPE(Encoding):
@@ -51,7 +50,6 @@ class PoPE(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         check_heads(self, self.num_heads, q)
-        check_finite(self)
         if q.shape[-1] != self.head_dim:
             raise ValueError(f"q must have the head_dim {self.head_dim} that PoPE was made for, got {q.shape[-1]}")
         cos, sin = self._waves(q_positions, wide(q.dtype))

@@ -6,10 +6,8 @@ from torch import Tensor, nn
 from ..rotary.apply.calls import apply_rotary
 from ..rotary.frequencies import inverse_frequencies_float32
 from ..support.checks import number, whole
-from .base import check_heads, wide
+from .base import wide
 from .by_coordinates import ByCoordinates, own_rotation
-
-SHARED = "; each has its own rotation: repeat_interleave shared heads of k and v"
 
 
 class StringCayley(ByCoordinates):
@@ -52,7 +50,6 @@ class StringCayley(ByCoordinates):
             self.frequencies.mul_(size / self.frequencies.norm(dim=-2, keepdim=True))
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
-        check_heads(self, self.num_heads, x, SHARED)
         lower = self.generators.to(wide(x.dtype)).tril(-1)
         skew = lower - lower.transpose(-1, -2)
         one = torch.eye(len(skew[0]), dtype=skew.dtype, device=skew.device)
@@ -94,7 +91,6 @@ class StringCirculant(ByCoordinates):
         nn.init.normal_(self.coefficients, std=1 / self.coefficients.shape[-1])
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
-        check_heads(self, self.num_heads, x, SHARED)
         dtype, width = wide(x.dtype), self.coefficients.shape[-1]
         turns = -2 * torch.fft.rfft(self.coefficients.double()).imag  # of C - C^T, whose eigenvalues are imaginary
         angles = torch.einsum("a...s,haf->...hsf", coordinates.double(), turns)
