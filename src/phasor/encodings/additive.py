@@ -35,11 +35,26 @@ class Additive(Encoding):
         return add_term
 
 
-def looked_up(table: Tensor) -> ScoreMod:
-    """A ``score_mod`` that adds ``table[b, h, i, j]``, of a bias that is formed beforehand: ``[B or 1, H, Q, K]``."""
-    rows = len(table)
+class Tabled(Encoding):
+    """Base of encodings whose bias depends on positions alone, and is a table rather than a formula of two numbers.
 
-    def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return score + table[b if rows > 1 else 0, h, i, j]
+    FlexAttention reads it from that tensor, ``[B, H, Q, K]``.
+    """
 
-    return add
+    num_heads: int
+
+    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """The bias, ``[(B,) H, Q, K]``."""
+        raise NotImplementedError
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
+        check_heads(self, self.num_heads, q)
+        return self.table(q_positions, k_positions, wide(q.dtype))
+
+    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+        table = self.table(q_positions, k_positions, torch.float32)
+
+        def add_entry(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score + table[b, h, i, j]
+
+        return add_entry

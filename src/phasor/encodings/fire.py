@@ -23,11 +23,11 @@ class FIRE(Additive):
 
     Source: Li et al. 2023, arXiv:2310.04418, section 3.2, eq. 8 to 10.
 
-    >>> encoding = FIRE(num_heads=2)
-    >>> q, t = torch.zeros(1, 2, 3, 4), torch.arange(3)
-    >>> encoding.bias(q, q, t, t, scale=1.0).shape, bool((encoding.bias(q, q, t, t, 1.0)[:, 0, 0] ==
-    ...     encoding.bias(q, q, t + 90, t + 90, 1.0)[:, 0, 0]).all())  # no distance is the share 0 everywhere
-    (torch.Size([2, 3, 3]), True)
+    >>> encoding, q, t = FIRE(num_heads=1, width=1, init_L=4.0), torch.zeros(1, 1, 1, 2), torch.arange(10)
+    >>> for p in encoding.mlp.parameters():
+    ...     _ = nn.init.constant_(p, p.ndim - 1)  # weights 1, biases 0: f(x) = x
+    >>> encoding.bias(q, q, t[9:], t[[0, 9]], scale=1.0).round(decimals=4).tolist()  # all of the way, and none
+    [[[1.0, 0.0]]]
     """
 
     causal_only = True

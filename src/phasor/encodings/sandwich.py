@@ -7,10 +7,10 @@ from ..rotary.fixed_point import steps
 from ..rotary.frequencies import inverse_frequencies
 from ..rotary.phase import cos_sin, phases
 from ..support.checks import number, whole
-from .base import Encoding, ScoreMod, check_heads, wide
+from .additive import Tabled
 
 
-class Sandwich(Encoding):
+class Sandwich(Tabled):
     """The product of two sinusoidal vectors as a bias that falls with distance, without parameters.
 
     ::
@@ -21,8 +21,7 @@ class Sandwich(Encoding):
     listing (and in attention-gym). The logits differ, so a checkpoint needs the one it was trained with. NeMo
     subtracts ``dim / 2`` inside the sum, which softmax does not see. ``dim`` is not the width of a head.
 
-    The sum is a product of sines and cosines of m and of n, whose phases are exact at any position. FlexAttention
-    reads it from a tensor ``[B, Q, K]``.
+    The sum is a product of sines and cosines of m and of n, whose phases are exact at any position.
 
     Source: Chi et al. 2022, arXiv:2212.10356, section 4.
 
@@ -45,28 +44,12 @@ class Sandwich(Encoding):
         ladder = [*inverse_frequencies(Decimal(base), dim), 1 / Decimal(base)]
         self._steps = steps(ladder[first : first + dim // 2])
 
-    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
-        check_heads(self, self.num_heads, q)
-        dtype = wide(q.dtype)
-        return self._by_head(dtype, q.device).view(-1, 1, 1) * self._sums(q_positions, k_positions, dtype).unsqueeze(-3)
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        sums = self._sums(q_positions, k_positions, torch.float32)
-        by_head = self._by_head(torch.float32, sums.device)
-
-        def add_product(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score + by_head[h] * sums[b, i, j]
-
-        return add_product
-
-    def _sums(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sums of cosines ``[(B,) Q, K]``, by ``cos(m - n) = cos m cos n + sin m sin n``."""
+    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """The sums by ``cos(m - n) = cos m cos n + sin m sin n``, times what each head has."""
         step = torch.tensor([self._steps], dtype=torch.int64, device=q_positions.device)
         m, n = (torch.cat(cos_sin(phases(at.unsqueeze(0), step), dtype), -1) for at in (q_positions, k_positions))
-        return m @ n.transpose(-1, -2)
-
-    def _by_head(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        return self.num_heads / (8 * torch.arange(1, self.num_heads + 1, dtype=dtype, device=device))
+        heads = torch.arange(1, self.num_heads + 1, dtype=dtype, device=m.device).view(-1, 1, 1)
+        return self.num_heads / (8 * heads) * (m @ n.transpose(-1, -2)).unsqueeze(-3)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, dim={self.dim}, base={self.base:g}, first={self.first}"

@@ -1,16 +1,17 @@
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear
 
 from ..support.checks import flag, whole
-from .additive import looked_up
-from .base import Encoding, ScoreMod, check_heads, distances, wide
+from .additive import Tabled
+from .base import distances
 from .learned import Learned
 from .t5 import t5_bucket
 
 BUCKETS = 32  # of T5, for distances up to 128
 
 
-class TUPE(Encoding):
+class TUPE(Tabled):
     """Positions meet positions, apart from the content: projected position vectors of their own, shared by all layers.
 
     ::
@@ -23,7 +24,7 @@ class TUPE(Encoding):
     alike.
 
     ``vectors.table`` is ``[num_positions + 1, num_heads * head_dim]``, as in the authors' code: position t is row
-    ``t + 1``, and rows 0 and 1 give the scalars. FlexAttention reads the bias from a tensor ``[B, H, Q, K]``.
+    ``t + 1``, and rows 0 and 1 give the scalars.
 
     Source: Ke, He, Liu 2020, arXiv:2006.15595, eq. 10 and section 3.2; github.com/guolinke/TUPE.
 
@@ -60,61 +61,36 @@ class TUPE(Encoding):
         if self.relative is not None:
             nn.init.normal_(self.relative.weight, std=0.02)
 
-    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
-        check_heads(self, self.num_heads, q)
-        return self._table(q_positions, k_positions, wide(q.dtype))
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        return looked_up(self._table(q_positions, k_positions, wide(self.norm.weight.dtype)))
-
     def default_scale(self, head_dim: int) -> float:
         """``1 / sqrt(2 head_dim)``: content and position are two terms of one sum."""
         return (2 * head_dim) ** -0.5
 
-    def _table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """All terms, ``[(B,) H, Q, K]``."""
+    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
         bias = self._product(q_positions + 1, k_positions + 1, dtype)
+        queries, keys = (q_positions == 0).unsqueeze(-1), (k_positions == 0).unsqueeze(-2)  # that are [CLS]
+        if self.cls:
+            ends = torch.arange(2, device=q_positions.device)
+            row, column = self._product(ends, ends, dtype).diagonal(dim1=-2, dim2=-1).unbind(-1)
+            bias = torch.where(keys.unsqueeze(-3), column.view(-1, 1, 1), bias)
+            bias = torch.where(queries.unsqueeze(-3), row.view(-1, 1, 1), bias)
         if self.relative is not None:
-            bias = bias + self._relative(q_positions, k_positions).movedim(-1, -3).to(dtype)
+            bucket = t5_bucket(-distances(q_positions, k_positions), bidirectional=True, num_buckets=BUCKETS)
+            if self.cls:
+                bucket = bucket.masked_fill(keys, BUCKETS).masked_fill(queries, BUCKETS // 2)
+            bias = bias + self.relative(bucket).movedim(-1, -3).to(dtype)
         return bias
 
     def _product(self, q_rows: Tensor, k_rows: Tensor, dtype: torch.dtype) -> Tensor:
         q, k = self._projected(self.q_proj, q_rows, dtype), self._projected(self.k_proj, k_rows, dtype)
-        product = q @ k.transpose(-1, -2) * self.default_scale(q.shape[-1])
-        if not self.cls:
-            return product
-        ends = torch.arange(2, device=q_rows.device)
-        q, k = self._projected(self.q_proj, ends, dtype), self._projected(self.k_proj, ends, dtype)
-        row, column = ((q * k).sum(-1) * self.default_scale(q.shape[-1])).unsqueeze(-1).unsqueeze(-1).unbind(1)
-        product = torch.where(_keys(k_rows == 1), column, product)
-        return torch.where(_queries(q_rows == 1), row, product)
+        return q @ k.transpose(-1, -2) * self.default_scale(q.shape[-1])
 
     def _projected(self, proj: nn.Linear, rows: Tensor, dtype: torch.dtype) -> Tensor:
         """The position vectors of these rows as one projection has them, ``[(B,) H, S, head_dim]``."""
-        nothing = torch.zeros((), dtype=dtype, device=rows.device)
-        vectors = nn.functional.layer_norm(
-            self.vectors.embed(nothing, rows),
-            self.norm.normalized_shape, self.norm.weight.to(dtype), self.norm.bias.to(dtype), self.norm.eps,
-        )  # fmt: skip
-        projected = nn.functional.linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
+        nothing, norm = torch.zeros((), dtype=dtype, device=rows.device), self.norm
+        vectors = self.vectors.embed(nothing, rows)
+        vectors = layer_norm(vectors, norm.normalized_shape, norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
+        projected = linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
         return projected.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
-
-    def _relative(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        """``[(B,) Q, K, H]``."""
-        assert self.relative is not None
-        bucket = t5_bucket(-distances(q_positions, k_positions), bidirectional=True, num_buckets=BUCKETS)
-        if self.cls:
-            bucket = bucket.masked_fill((k_positions == 0).unsqueeze(-2), BUCKETS)
-            bucket = bucket.masked_fill((q_positions == 0).unsqueeze(-1), BUCKETS // 2)
-        return self.relative(bucket)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, cls={self.cls}"
-
-
-def _keys(which: Tensor) -> Tensor:
-    return which.unsqueeze(-2).unsqueeze(-3)
-
-
-def _queries(which: Tensor) -> Tensor:
-    return which.unsqueeze(-1).unsqueeze(-3)
