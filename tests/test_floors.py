@@ -71,7 +71,8 @@ INSIDE = {
     "encodings": [
         "base",
         "alibi grouped learned none rotary shaw sinusoidal t5",
-        "fox transformer_xl",
+        "cope dape deberta fox stick_breaking tempered transformer_xl",
+        "interleaved path",
         "attention heads",
     ],
     "models": [

@@ -8,16 +8,21 @@ from .bipe import BiPE, bipe_positions
 from .by_coordinates import Placed
 from .cape import CAPE, CAPE2d
 from .complex_embedding import ComplexEmbedding
+from .cope import CoPE
+from .dape import DAPE, DAPEv2
+from .deberta import DeBERTa
 from .fire import FIRE
 from .floater import FLOATER
 from .fope import FoPE
 from .fox import FoX
 from .grouped import DualChunk, Grouped, ReRoPE, SelfExtend
 from .high_frequency import HoPE, PRoPE
+from .interleaved import WindowedRotary, interleaved_nope
 from .kerple import KerpleLog, KerplePower
 from .learned import Learned
 from .liere import LieRE
 from .none import NoPE
+from .path import PaTH, PaTHFoX
 from .pope import PoPE
 from .randomised import randomised_positions
 from .rope_mixed import RoPEMixed
@@ -25,8 +30,10 @@ from .rotary import Rotary
 from .sandwich import Sandwich
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal, shift_matrix, sinusoids
+from .stick_breaking import StickBreaking
 from .string_rotation import StringCayley, StringCirculant
 from .t5 import T5Bias, t5_bucket
+from .tempered import Tempered
 from .tisa import TISA
 from .transformer_xl import TransformerXL
 from .tupe import TUPE
@@ -77,5 +84,15 @@ __all__ = [
     "bipe_positions",
     "Abacus",
     "abacus_places",
+    "CoPE",
+    "DAPE",
+    "DAPEv2",
+    "DeBERTa",
     "FoX",
+    "PaTH",
+    "PaTHFoX",
+    "StickBreaking",
+    "WindowedRotary",
+    "interleaved_nope",
+    "Tempered",
 ]

@@ -30,6 +30,11 @@ class Tokens:
 
     ``visible`` is True where a query may see a key, ``[B or 1, H or 1, Q, K]``, or None if it may everywhere; ``gates``
     are what `Encoding.gates` made of all keys' tokens, ``[B, heads, K, n]``.
+
+    >>> at = torch.tensor([[0, 1]])
+    >>> nothing = Tokens(at, at, visible=torch.zeros(1, 1, 2, 2, dtype=torch.bool))
+    >>> Encoding().weights(torch.zeros(1, 1, 2, 2), nothing).tolist()
+    [[[[0.0, 0.0], [0.0, 0.0]]]]
     """
 
     q_positions: Tensor

@@ -16,8 +16,7 @@ class FoX(Encoding):
     beside the keys. No rotation is used with it (the authors' default). Sums are float64, so that a long row of gates
     costs no digits: their differences are what is added. The gradient runs through them to ``gate`` and x.
 
-    Source: Lin et al. 2025, arXiv:2503.02130, section 3, equations 6 to 8, and its code (zhixuan-lin/
-    forgetting-transformer); weights start normal with deviation 0.02, b at zero.
+    Source: Lin et al. 2025, arXiv:2503.02130, section 3, and its code (zhixuan-lin/forgetting-transformer).
 
     >>> import torch
     >>> encoding = FoX(num_heads=2, dim=4)
@@ -36,6 +35,7 @@ class FoX(Encoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Normal weights with deviation 0.02 and no bias, as the authors' code: f starts at about one half."""
         nn.init.normal_(self.gate.weight, std=0.02)
         nn.init.zeros_(self.gate.bias)
 
@@ -44,7 +44,7 @@ class FoX(Encoding):
         logits = self.gate(hidden)
         return F.logsigmoid(logits.to(wide(logits.dtype))).transpose(1, 2).unsqueeze(-1)
 
-    def content_bias(self, q: Tensor, k: Tensor, tokens: Tokens, scale: float) -> Tensor | None:
+    def content_bias(self, q: Tensor, k: Tensor, tokens: Tokens, scale: float) -> Tensor:
         check_heads(self, self.num_heads, q)
         return forgotten(tokens, 0, q)
 
