@@ -34,6 +34,7 @@ class Published:
     ``learned`` names our parameters, with a view of them as the file has them where that is not a mere shape;
     ``gates`` the entries ``[H, N, ...]`` that stand in the file for what the hidden states decide: they are the hidden
     states of the test. ``out``, ``logits`` and ``weights`` are the entries to give, where the file has several.
+    ``given`` is the file as ours takes it; not ``turned`` if ours turns q and k otherwise, to the same logits.
     """
 
     build: Callable[[File], Encoding]
@@ -44,6 +45,8 @@ class Published:
     out: str = "out"
     logits: str = "logits"
     weights: str = "weights"
+    given: Callable[[File], File] = dict
+    turned: bool = True
 
     def encoding(self, file: File) -> Encoding:
         encoding = self.build(file).double()
