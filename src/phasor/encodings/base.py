@@ -70,6 +70,11 @@ class Encoding(nn.Module):
         """The term added to ``scale * q k^T``, broadcastable to ``[B, H, Q, K]``, float32 or float64; None if none."""
         return None
 
+    @property
+    def gated(self) -> bool:
+        """Whether it has gates, so that attention needs the hidden states."""
+        return type(self).gates is not Encoding.gates
+
     def gates(self, hidden: Tensor, positions: Tensor) -> Tensor | None:
         """What the hidden states ``[B, S, dim]`` decide token by token, ``[B, heads, S, n]``; None if nothing.
 

@@ -72,8 +72,7 @@ def check_call(encoding: Encoding, causal: bool, alone: bool) -> None:
 def check_hidden(encoding: Encoding, hidden: Tensor | None, k: Tensor) -> None:
     """The hidden states of the keys' tokens, which must be there if the encoding has gates."""
     shape = None if hidden is None else list(hidden.shape)
-    gated = type(encoding).gates is not Encoding.gates
-    if gated if shape is None else len(shape) != 3 or shape[:2] != [k.shape[0], k.shape[-2]]:
+    if encoding.gated if shape is None else len(shape) != 3 or shape[:2] != [k.shape[0], k.shape[-2]]:
         raise ValueError(
             f"hidden must be [B, K, dim] with B = {k.shape[0]} and K = {k.shape[-2]} for {type(encoding).__name__}, "
             f"the hidden states that k was projected from, got {shape}"
