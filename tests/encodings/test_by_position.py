@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from phasor import RotarySpec
+from blocks import ROOT
+from phasor import RotarySpec, encodings
 from phasor.axes import Axial
 from phasor.encodings import (
     CAPE,
@@ -38,6 +39,7 @@ from phasor.encodings import (
     randomised_positions,
 )  # fmt: skip
 from phasor.encodings.attention import attention
+from phasor.encodings.base import Encoding
 from published import read
 
 T = torch.arange(12)
@@ -181,3 +183,9 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_page_has_a_line_for_each():
+    page = (ROOT / "docs/encodings.md").read_text(encoding="utf-8")
+    names = {n for n in encodings.__all__ if isinstance(c := getattr(encodings, n), type) and issubclass(c, Encoding)}
+    assert {name for name in names if f"`{name}`" not in page} == {"Encoding", "Grouped"}  # whose kinds have one

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from phasor.encodings import Encoding
 from phasor.encodings.attention import KVCache, attention
 from phasor.encodings.base import Tokens, for_heads
 from published import LENGTH, PUBLISHED, read
