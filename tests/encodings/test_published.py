@@ -97,6 +97,14 @@ def test_flex_gives_it_too(published, file):
         close(attend(published, file, encoding, kernel="flex"), attend(published, file, encoding), 1e-6)
 
 
+@pytest.mark.slow
+def test_traces_as_one_graph(published, file):
+    encoding = published.encoding(file)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda v: attend(published, {**file, "v": v}, encoding), fullgraph=True, backend="eager")
+    close(compiled(file["v"]), attend(published, file, encoding), 1e-12)
+
+
 def test_gives_the_published_row_of_decoding(published, file):
     encoding, cache = published.encoding(file), KVCache()
     if encoding.whole_only:

@@ -69,4 +69,5 @@ class KerplePower(KerpleLog):
 
 def _inside(r: Tensor, dtype: torch.dtype, most: float | None = None) -> Tensor:
     """Clamped, with the gradient of the value before: one that was pushed out can come back."""
-    return (r + (r.clamp(LEAST, most) - r).detach()).to(dtype)
+    r = r.to(dtype)
+    return r.detach().clamp(LEAST, most) + (r - r.detach())
