@@ -31,19 +31,20 @@ class ByCoordinates(Encoding):
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         if self.num_heads is not None:
             check_own_heads(self, self.num_heads, q, k)
-        return self.turn(q, self._checked(q_positions)), self.turn(k, self._checked(k_positions))
+        return self.turn(q, self._checked(q_positions, q)), self.turn(k, self._checked(k_positions, k))
 
-    def _checked(self, coordinates: Tensor) -> Tensor:
+    def _checked(self, coordinates: Tensor, x: Tensor) -> Tensor:
         if coordinates.dtype in (torch.bool, torch.float16, torch.bfloat16) or coordinates.is_complex():
             raise ValueError(
                 "coordinates must be integers, float32 or float64 (half precision rounds them), "
                 f"got {coordinates.dtype}"
             )
         ranks = (1, 2) if self.axes == 1 else (2, 3)
-        if coordinates.ndim not in ranks or (self.axes > 1 and coordinates.shape[0] != self.axes):
+        of_tokens = coordinates.ndim in ranks and coordinates.shape[-1] == x.shape[-2]
+        if not of_tokens or (self.axes > 1 and coordinates.shape[0] != self.axes):
             a = f"{self.axes}, " if self.axes > 1 else ""
             raise ValueError(
-                f"coordinates must be [{a}S] or [{a}B, S] for {type(self).__name__} of {self.axes} axes, "
+                f"coordinates must be [{a}S] or [{a}B, S] with S = {x.shape[-2]} for {type(self).__name__}, "
                 f"got {list(coordinates.shape)}; in attention, where tokens are numbered, give Placed the table of them"
             )
         return coordinates.unsqueeze(0) if self.axes == 1 else coordinates

@@ -7,12 +7,12 @@ from torch.nn.functional import pad
 from ..rotary.apply.calls import apply_rotary_qk
 from ..rotary.fixed_point import steps
 from ..rotary.layout import Layout
-from ..rotary.phase import cos_sin, phases
 from ..rotary.rotation import Rotation
 from ..support.checks import number, whole
 from .base import Encoding, wide
 from .high_frequency import fast_frequencies
 from .own_heads import check_own_heads
+from .sinusoidal import waves
 
 
 class FoPE(Encoding):
@@ -47,20 +47,17 @@ class FoPE(Encoding):
         number("gain", gain, at_least=0)
         self.num_heads, self.constant_sin, self.gain = num_heads, constant_sin, gain
         self.layout = Layout(head_dim=head_dim)
-        waves = fast_frequencies(head_dim, trained, base)
-        self._steps = steps(waves)
-        shape = num_heads, len(waves), min(len(waves), head_dim // 4)
+        self._steps = steps(fast_frequencies(head_dim, trained, base))
+        shape = num_heads, len(self._steps), min(len(self._steps), head_dim // 4)
         self.cos_coef, self.sin_coef = (nn.Parameter(torch.empty(shape), requires_grad=False) for _ in range(2))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Each sum one wave, in equal steps, and Glorot's normal times ``gain`` (0.3, 0.4 or 0.6 in their models)."""
-        _, waves, sums = self.cos_coef.shape
+        _, count, sums = self.cos_coef.shape
         one = torch.zeros_like(self.cos_coef)
-        for c in range(sums):
-            at = c * math.ceil(waves / sums)
-            if at < waves:
-                one[:, at, c] = 1.0
+        for c, wave in zip(range(sums), range(0, count, math.ceil(count / sums)), strict=False):
+            one[:, wave, c] = 1.0
         for coef in (self.cos_coef, self.sin_coef):
             nn.init.xavier_normal_(coef, gain=self.gain)
             with torch.no_grad():
@@ -73,16 +70,15 @@ class FoPE(Encoding):
         return apply_rotary_qk(q, k, of_q, k_rotation=of_k)
 
     def _tables(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
-        step = torch.tensor([self._steps], dtype=torch.int64, device=positions.device)
-        waves = cos_sin(phases(positions.unsqueeze(0), step), dtype)
-        cos, sin = (
-            pad(wave.unsqueeze(-3) @ coef.to(dtype), (0, self.layout.pairs - coef.shape[-1]), value=constant)
-            for wave, coef, constant in zip(
-                waves, (self.cos_coef, self.sin_coef), (1.0, self.constant_sin), strict=True
-            )
-        )
+        cos, sin = waves(positions, self._steps, dtype)
+        cos, sin = self._summed(cos, self.cos_coef, 1.0), self._summed(sin, self.sin_coef, self.constant_sin)
         return Rotation(cos=cos, sin=sin, layout=self.layout, per_head=True)
 
+    def _summed(self, wave: Tensor, coef: Tensor, constant: float) -> Tensor:
+        """``[(B,) H, S, P]`` of waves ``[(B,) S, waves]``."""
+        sums = wave.unsqueeze(-3) @ coef.to(wave.dtype)
+        return pad(sums, (0, self.layout.pairs - sums.shape[-1]), value=constant)
+
     def extra_repr(self) -> str:
-        heads, waves, sums = self.cos_coef.shape
-        return f"num_heads={heads}, waves={waves}, sums={sums}, constant_sin={self.constant_sin:g}"
+        _, count, sums = self.cos_coef.shape
+        return f"num_heads={self.num_heads}, waves={count}, sums={sums}, constant_sin={self.constant_sin:g}"

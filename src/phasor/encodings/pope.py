@@ -7,9 +7,9 @@ from torch.nn.functional import softplus
 
 from ..rotary.fixed_point import steps
 from ..rotary.frequencies import inverse_frequencies
-from ..rotary.phase import cos_sin, phases
 from ..support.checks import number, whole
 from .base import Encoding, check_heads, wide
+from .sinusoidal import waves
 
 
 class PoPE(Encoding):
@@ -63,8 +63,7 @@ class PoPE(Encoding):
         return (head_dim // 2) ** -0.5
 
     def _waves(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        step = torch.tensor([self._steps], dtype=torch.int64, device=positions.device)
-        cos, sin = cos_sin(phases(positions.unsqueeze(0), step), dtype)
+        cos, sin = waves(positions, self._steps, dtype)
         return cos.unsqueeze(-3), sin.unsqueeze(-3)
 
     def extra_repr(self) -> str:

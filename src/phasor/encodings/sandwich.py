@@ -5,9 +5,9 @@ from torch import Tensor
 
 from ..rotary.fixed_point import steps
 from ..rotary.frequencies import inverse_frequencies
-from ..rotary.phase import cos_sin, phases
 from ..support.checks import number, whole
 from .additive import Tabled
+from .sinusoidal import waves
 
 
 class Sandwich(Tabled):
@@ -46,8 +46,7 @@ class Sandwich(Tabled):
 
     def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
         """The sums by ``cos(m - n) = cos m cos n + sin m sin n``, times what each head has."""
-        step = torch.tensor([self._steps], dtype=torch.int64, device=q_positions.device)
-        m, n = (torch.cat(cos_sin(phases(at.unsqueeze(0), step), dtype), -1) for at in (q_positions, k_positions))
+        m, n = (torch.cat(waves(at, self._steps, dtype), -1) for at in (q_positions, k_positions))
         heads = torch.arange(1, self.num_heads + 1, dtype=dtype, device=m.device).view(-1, 1, 1)
         return self.num_heads / (8 * heads) * (m @ n.transpose(-1, -2)).unsqueeze(-3)
 
