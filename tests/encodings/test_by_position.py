@@ -155,7 +155,7 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
           for e in (FoPE(2, 8, 64), StringCayley(2, 8, axes=1), StringCirculant(2, 8, axes=1), LieRE(8, num_heads=2))),
         (lambda: heads(PoPE(2, 4), 2), "q must have the head_dim 4 that PoPE was made for, got 8"),
         (lambda: heads(RoPEMixed(2, 8), 2), r"coordinates must be \[2, S\] or \[2, B, S\] .*got \[2\]; .* Placed"),
-        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"coordinates must be \[S\] or \[B, S\] with S = 2 for LieRE, got \[1\]"),
+        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"must be \[S\] or \[B, S\] with S = 2 for LieRE, got \[1\]"),
         (lambda: RoPEMixed(2, 8)(Q, Q, FAR.half()), "coordinates must be integers, float32 or float64 .* got torch.fl"),
         (lambda: heads(Placed(RoPEMixed(2, 8), FAR[:, :1]), 2), r"numbers of the 1 coordinates \(0 to 0\), got 0 to 1"),
         (lambda: Placed(ALiBi(2), FAR), "encoding must turn q and k or add to embeddings, got ALiBi"),

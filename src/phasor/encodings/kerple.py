@@ -19,8 +19,8 @@ class KerpleLog(Additive):
     >>> encoding = KerpleLog(num_heads=1)
     >>> _ = nn.init.ones_(encoding.r1), nn.init.ones_(encoding.r2)
     >>> q, t = torch.zeros(1, 1, 1, 2), torch.arange(8)
-    >>> encoding.bias(q, q, t[7:], t, scale=1.0).exp()[0, 0].mul(8).tolist()  # 8 / (1 + distance), nearest last
-    [1.0, 1.1428571939468384, 1.3333332538604736, 1.5999999046325684, 2.0, 2.6666665077209473, 4.0, 8.0]
+    >>> encoding.bias(q, q, t[7:], t[[0, 4, 6, 7]], scale=1.0).exp().round(decimals=4).tolist()  # 1 / (1 + distance)
+    [[[0.125, 0.25, 0.5, 1.0]]]
     """
 
     def __init__(self, num_heads: int) -> None:

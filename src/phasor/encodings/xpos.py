@@ -25,7 +25,7 @@ class XPos(Encoding):
 
     Powers are counted from the position ``origin``, and a cached key keeps its own. (The code counts from the middle of
     every call, and rotates all keys again.) Far from there they leave the range of the numbers, which is refused: after
-    17,800 positions in float32 and bfloat16, 1,900 in float16.
+    17,800 positions in float32 and bfloat16, 1,980 in float16.
 
     Source: Sun et al. 2022, arXiv:2212.10554, section 3.2; ``xpos_relative_position.py`` of microsoft/torchscale.
 
