@@ -70,8 +70,11 @@ INSIDE = {
     ],
     "encodings": [
         "base",
-        "alibi grouped learned none rotary shaw sinusoidal t5",
-        "transformer_xl",
+        "additive alibi cape complex_embedding floater grouped learned none own_heads randomised",
+        "rotary shaw sinusoidal t5",
+        "abacus bipe by_coordinates cope dape deberta fire fox high_frequency kerple pope sandwich",
+        "stick_breaking tempered tisa transformer_xl tupe xpos",
+        "fope interleaved liere path rope_mixed string_rotation",
         "attention heads",
     ],
     "models": [

@@ -1,7 +1,7 @@
 from torch import Tensor, nn
 
 from ..support.checks import whole
-from .base import Encoding, ScoreMod, distances, wide
+from .base import Encoding, distances, wide
 
 
 class Shaw(Encoding):
@@ -59,12 +59,6 @@ class Shaw(Encoding):
         index = self._index(q_positions, k_positions).expand_as(weights)
         by_distance = weights.new_zeros(*weights.shape[:-1], self.value_table.num_embeddings)
         return by_distance.scatter_add(-1, index, weights) @ self.value_table.weight.to(weights.dtype)
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        raise ValueError(
-            "kernel='flex' cannot compute Shaw: its logits need q itself, not only the score; "
-            "use kernel='reference', or 'sdpa' if with_values=False"
-        )
 
     def _index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         offset = (-distances(q_positions, k_positions)).clamp(-self.max_past, self.max_future) + self.max_past

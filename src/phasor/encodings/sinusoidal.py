@@ -55,6 +55,12 @@ def sinusoids(
     return _join(sin, cos, layout).to(dtype)
 
 
+def waves(positions: Tensor, steps: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines ``[..., S, P]`` of P fixed-point frequencies at int64 ``[..., S]``, exact at any position."""
+    step = torch.tensor([steps], dtype=torch.int64, device=positions.device)
+    return cos_sin(phases(positions.unsqueeze(0), step), dtype)
+
+
 def shift_matrix(
     k: int, dim: int, *, base: float = 10_000.0, layout: Columns = "interleaved", endpoint: bool = False
 ) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..support.checks import whole
+from ..support.tracing import constant
 from .base import Encoding, ScoreMod, check_heads, distances, wide
 
 
@@ -93,6 +94,7 @@ def _bucket(relative: Tensor, bidirectional: bool, num_buckets: int, bounds: tup
     return bucket + (relative > 0) * (num_buckets // 2) if bidirectional else bucket
 
 
+@constant
 def _bounds(bidirectional: bool, num_buckets: int, max_distance: int) -> tuple[int, ...]:
     """The smallest distance in each bucket but the first: bucket = how many of these a distance reaches.
 

@@ -2,7 +2,7 @@ import torch
 from torch import Tensor, nn
 
 from ..support.checks import number, whole
-from .base import Encoding, ScoreMod, check_heads, wide
+from .base import Encoding, check_heads, for_heads, wide
 from .sinusoidal import sinusoids
 
 
@@ -50,7 +50,7 @@ class TransformerXL(Encoding):
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
         check_heads(self, self.num_heads, q)
         dtype = wide(q.dtype)
-        q, k = q.to(dtype), k.to(dtype).repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        q, k = q.to(dtype), for_heads(k.to(dtype), q.shape[1])
         content = torch.einsum("hd,bhkd->bhk", self.u.to(dtype), k)
 
         weight = torch.unflatten(self.r_proj.weight.to(dtype), 0, (self.num_heads, self.head_dim))
@@ -58,12 +58,6 @@ class TransformerXL(Encoding):
         rotated = _rotate(seeking, self._sinusoids(q_positions, dtype))
         position = rotated @ self._sinusoids(k_positions, dtype).transpose(-1, -2)
         return scale * (content.unsqueeze(-2) + position)
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        raise ValueError(
-            "kernel='flex' cannot compute TransformerXL: its logits need q and k themselves, not only the score; "
-            "use kernel='sdpa' or 'reference'"
-        )
 
     def _sinusoids(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """``[S, dim]``, or ``[B, 1, S, dim]`` (the same for all heads)."""

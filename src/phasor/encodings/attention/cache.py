@@ -1,4 +1,4 @@
-"""The keys and values of the tokens so far."""
+"""The keys, values and gates of the tokens so far."""
 
 from dataclasses import replace
 
@@ -9,10 +9,11 @@ from .mask import Mask
 
 
 class KVCache:
-    """Keys (as the encoding rotated them), values and the positions, padding and documents of their tokens.
+    """Keys (as the encoding rotated them), values, gates and the positions, padding and documents of their tokens.
 
     Every rotated key stays as it is for good, so a rotation that depends on length must be fixed beforehand
-    (``Rotary(spec, seq_len=)``). Grows by concatenation. One cache per layer.
+    (``Rotary(spec, seq_len=)``). ``hidden`` are the few states that the gates of the next token will need, too
+    (`Encoding.reach`). Grows by concatenation. One cache per layer.
 
     >>> from phasor import attention
     >>> cache, q = KVCache(), torch.zeros(1, 1, 1, 2)
@@ -28,11 +29,13 @@ class KVCache:
         self.k_positions: Tensor | None = None
         self.key_padding: Tensor | None = None
         self.k_documents: Tensor | None = None
+        self.gates: Tensor | None = None
+        self.hidden: Tensor | None = None
 
     def __len__(self) -> int:
         return 0 if self.k is None else self.k.shape[-2]
 
-    def append(self, k: Tensor, v: Tensor, mask: Mask) -> tuple[Tensor, Tensor, Mask]:
+    def append(self, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None = None) -> tuple[Tensor, Tensor, Mask]:
         """Add new tokens; return all keys, all values, and the mask of the new queries over all of them."""
         batch, rows = k.shape[0], mask.expand(k.shape[0])
         padding = k.new_zeros(batch, k.shape[-2], dtype=torch.bool) if rows.key_padding is None else rows.key_padding
@@ -46,12 +49,17 @@ class KVCache:
                 )
             if (documents is None) != (self.k_documents is None):
                 raise ValueError("document_ids must be given for all tokens of a KVCache or for none; got both kinds")
+            if (gates is None) != (self.gates is None):
+                raise ValueError("hidden must be given for all tokens of a KVCache or for none; got both kinds")
             k, v = torch.cat((self.k, k), dim=-2), torch.cat((self.v, v), dim=-2)
+            if gates is not None and self.gates is not None:
+                gates = torch.cat((self.gates, gates), dim=-2)
             positions = torch.cat((self.k_positions, positions), dim=-1)
             padding = torch.cat((self.key_padding, padding), dim=-1)
             if documents is not None and self.k_documents is not None:
                 documents = torch.cat((self.k_documents, documents), dim=-1)
         mask = replace(mask, k_positions=positions, key_padding=padding, k_documents=documents)
         mask.check_order()
-        self.k, self.v, self.k_positions, self.key_padding, self.k_documents = k, v, positions, padding, documents
+        self.k, self.v, self.gates = k, v, gates
+        self.k_positions, self.key_padding, self.k_documents = positions, padding, documents
         return k, v, mask

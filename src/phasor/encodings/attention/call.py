@@ -8,7 +8,16 @@ from ..base import Encoding
 from ..grouped import Grouped
 from ..none import NoPE
 from .cache import KVCache
-from .checks import check_encoding, check_inputs, check_mask, check_padding, check_tokens
+from .checks import (
+    check_call,
+    check_encoding,
+    check_hidden,
+    check_inputs,
+    check_mask,
+    check_padding,
+    check_tokens,
+)
+from .gates import gates_of
 from .kernels import KERNELS
 from .mask import Mask
 
@@ -23,6 +32,7 @@ def attention(
     *,
     q_positions: Tensor,
     k_positions: Tensor | None = None,
+    hidden: Tensor | None = None,
     causal: bool = True,
     attn_mask: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
@@ -31,13 +41,15 @@ def attention(
     kernel: Kernel = "auto",
     cache: KVCache | None = None,
 ) -> Tensor:
-    """``softmax(scale q k^T + bias) v``, with q, k, bias and values as the encoding has them.
+    """``softmax(scale q k^T + bias) v``, with q, k, bias, softmax and values as the encoding has them.
 
     q is ``[B, H, Q, head_dim]``, k and v ``[B, H_kv, K, head_dim]`` with H a multiple of H_kv: query heads
     ``g H / H_kv ... (g + 1) H / H_kv`` share key head g. Returns a new ``[B, H, Q, head_dim]`` tensor in q's dtype.
     A query that may see no key gets zeros.
 
     - ``q_positions``, ``k_positions``: int64 ``[S]`` or ``[B, S]``; the keys' default to the queries'.
+    - ``hidden``: the hidden states ``[B, K, dim]`` of the keys' tokens, which q, k and v were projected from. `FoX` and
+      `PaTH` take their gates from it; others leave it alone.
     - ``causal``: a query at m sees keys at ``n <= m``, whatever their order in memory. Positions that two keys of a
       row share leave in doubt which is the earlier: they are refused (on a CPU; elsewhere values are not looked at)
       unless ``attn_mask`` says it, one key is padding, or their documents differ.
@@ -66,25 +78,28 @@ def attention(
     k_positions = q_positions if k_positions is None else k_positions
     q_documents, k_documents = document_ids if isinstance(document_ids, tuple) else (document_ids, document_ids)
     check_encoding(encoding)
-    if encoding.causal_only and not causal:
-        raise ValueError(
-            f"causal must be True for {type(encoding).__name__}, which places earlier keys only, got False"
-        )
+    check_call(encoding, causal, alone=all(x is None for x in (cache, key_padding_mask, document_ids, attn_mask)))
     check_inputs(q, k, v)
     check_tokens("q_positions", q_positions, q)
     check_tokens("k_positions", k_positions, k)
     check_tokens("document_ids of q", q_documents, q)
     check_tokens("document_ids of k", k_documents, k)
     check_padding(key_padding_mask, k)
+    check_hidden(encoding, hidden, k)
     attn_mask = check_mask(attn_mask, q, k.shape[-2] + (0 if cache is None else len(cache)))
 
     q, k = encoding.rotate(q, k, q_positions, k_positions)
     tokens = [None if ids is None else _rows(ids) for ids in (q_documents, k_documents)]
-    mask = Mask(causal, _rows(q_positions), _rows(k_positions), key_padding_mask, tokens[0], tokens[1], attn_mask)
+    mask = Mask(
+        causal, _rows(q_positions), _rows(k_positions), key_padding_mask, tokens[0], tokens[1], attn_mask,
+        encoding.window, type(encoding).__name__ if encoding.in_order else None,
+    )  # fmt: skip
+    gates, before = gates_of(encoding, hidden, mask, cache)
     if cache is None:
         mask.check_order()
     else:
-        k, v, mask = cache.append(k, v, mask)
+        k, v, mask = cache.append(k, v, mask, gates)
+        gates, cache.hidden = cache.gates, before
     scale = encoding.default_scale(q.shape[-1]) if scale is None else scale
     if kernel == "auto":
         kernel = "reference" if encoding.needs_weights or isinstance(encoding, Grouped) else "sdpa"
@@ -92,7 +107,7 @@ def attention(
         raise ValueError(f"kernel must be 'auto', 'sdpa', 'flex' or 'reference', got {kernel!r}")
     if encoding.needs_weights and kernel != "reference":
         raise ValueError(
-            f"kernel={kernel!r} never forms the softmax weights that {type(encoding).__name__} needs for its values; "
+            f"kernel={kernel!r} never forms the softmax weights that {type(encoding).__name__} needs; "
             "use kernel='reference'"
         )
     if kernel == "sdpa" and isinstance(encoding, Grouped):
@@ -100,7 +115,7 @@ def attention(
             f"kernel='sdpa' has one position for each token, and {type(encoding).__name__} several; "
             "use kernel='flex' or 'reference'"
         )
-    return KERNELS[kernel](q, k, v, encoding, mask, scale)
+    return KERNELS[kernel](q, k, v, encoding, mask, gates, scale)
 
 
 def _rows(tokens: Tensor) -> Tensor:

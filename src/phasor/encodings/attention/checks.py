@@ -4,11 +4,18 @@ import torch
 from torch import Tensor
 
 from ...rotary.spec import RotarySpec
+from ...support.tracing import readable
 from ..base import Encoding
 
 
 def check_encoding(encoding: object) -> None:
     if isinstance(encoding, Encoding):
+        for name, weight in encoding.named_parameters():
+            if readable(weight) and weight.is_cpu and not bool(weight.isfinite().all()):
+                raise ValueError(
+                    f"{name} of {type(encoding).__name__} must be finite, got NaN or infinity; "
+                    "its training has diverged, or its checkpoint is damaged"
+                )
         return
     got = f"the class {encoding.__name__}" if isinstance(encoding, type) else type(encoding).__name__
     way = "Rotary(spec)" if isinstance(encoding, RotarySpec) else "Rotary(RotarySpec(head_dim=...)) is one"
@@ -47,6 +54,28 @@ def check_tokens(name: str, tokens: Tensor | None, x: Tensor) -> None:
             f"{name} must be [S] or [B, S] with S = {length} and B = {batch}, got {list(tokens.shape)}; "
             "for keys of their own give k_positions (and a pair of document_ids), "
             "and if the tensors are [B, S, H, head_dim] ('bshd'), transpose(1, 2) them"
+        )
+
+
+def check_call(encoding: Encoding, causal: bool, alone: bool) -> None:
+    """What an encoding asks of every call; ``alone`` where a row has no cache, padding, documents or mask."""
+    name = type(encoding).__name__
+    if encoding.causal_only and not causal:
+        raise ValueError(f"causal must be True for {name}, which places earlier keys only, got False")
+    if encoding.whole_only and not alone:
+        raise ValueError(
+            f"cache, key_padding_mask, document_ids and attn_mask must be None for {name}: a row depends on the key "
+            "behind it, so that neither decoding nor packing gives the rows of a full pass; run whole sequences"
+        )
+
+
+def check_hidden(encoding: Encoding, hidden: Tensor | None, k: Tensor) -> None:
+    """The hidden states of the keys' tokens, which must be there if the encoding has gates."""
+    shape = None if hidden is None else list(hidden.shape)
+    if encoding.gated if shape is None else len(shape) != 3 or shape[:2] != [k.shape[0], k.shape[-2]]:
+        raise ValueError(
+            f"hidden must be [B, K, dim] with B = {k.shape[0]} and K = {k.shape[-2]} for {type(encoding).__name__}, "
+            f"the hidden states that k was projected from, got {shape}"
         )
 
 

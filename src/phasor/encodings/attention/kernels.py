@@ -8,30 +8,50 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from ..base import Encoding, ScoreMod, wide
+from ..base import Encoding, ScoreMod, Tokens, for_heads, wide
 from ..grouped import Grouped, Part
 from .mask import Mask
 
+AT_ONCE = 2**24  # logits, which take 64 MiB in float32
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def _reference(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
-    group, dtype = q.shape[1] // k.shape[1], wide(q.dtype)
-    wide_q = q.to(dtype)
-    wide_k, wide_v = (x.to(dtype).repeat_interleave(group, dim=1) for x in (k, v))
-    scores = _scores(wide_q, wide_k, encoding, mask) * scale
-    bias = _bias(wide_q, wide_k, encoding, mask, scale)
-    scores = scores if bias is None else scores + bias
-    visible = mask.dense()
-    if visible is not None:
-        scores = scores.masked_fill(~visible, torch.finfo(dtype).min)
-    weights = scores.softmax(dim=-1)
-    if visible is not None:
-        weights = weights * visible  # only a row without a visible key has weight elsewhere
-    out = weights @ wide_v
-    extra = encoding.values(weights, mask.q_positions, mask.k_positions)
-    return (out if extra is None else out + extra).to(q.dtype)
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, gates: Tensor | None, scale: float
+) -> Tensor:
+    dtype = wide(q.dtype)
+    wide_k, wide_v = (for_heads(x.to(dtype), q.shape[1]) for x in (k, v))
+
+    def attend(q: Tensor, mask: Mask) -> Tensor:
+        tokens = _tokens(mask, gates)
+        logits = _scores(q, wide_k, encoding, mask) * scale
+        bias = _bias(q, wide_k, encoding, tokens, mask.added, scale)
+        weights = encoding.weights(logits if bias is None else logits + bias, tokens)
+        extra = encoding.values(weights, mask.q_positions, mask.k_positions)
+        out = weights @ wide_v
+        return out if extra is None else out + extra
+
+    return _by_rows(attend, q.to(dtype), k.shape[-2], mask).to(q.dtype)
+
+
+def _by_rows(attend: Callable[[Tensor, Mask], Tensor], q: Tensor, keys: int, mask: Mask) -> Tensor:
+    """Attention for so many queries at a time that their logits take `AT_ONCE` numbers.
+
+    Where there are more, each part is formed again in the backward pass, so that no more are kept for it either.
+    """
+    length, rows = q.shape[-2], max(1, AT_ONCE // max(1, q.shape[0] * q.shape[1] * keys))
+    if length <= rows:
+        return attend(q, mask)
+    parts = [(q[:, :, i : i + rows], mask.rows(i, i + rows)) for i in range(0, length, rows)]
+    if not torch.is_grad_enabled():
+        return torch.cat([attend(*part) for part in parts], dim=-2)
+    return torch.cat([checkpoint(attend, *part, use_reentrant=False) for part in parts], dim=-2)
+
+
+def _tokens(mask: Mask, gates: Tensor | None) -> Tokens:
+    return Tokens(mask.q_positions, mask.k_positions, mask.dense(), gates)
 
 
 def _scores(q: Tensor, k: Tensor, encoding: Encoding, mask: Mask) -> Tensor:
@@ -45,32 +65,47 @@ def _scores(q: Tensor, k: Tensor, encoding: Encoding, mask: Mask) -> Tensor:
     return scores
 
 
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
+def _sdpa(
+    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, gates: Tensor | None, scale: float
+) -> Tensor:
     grouped = q.shape[1] != k.shape[1]
-    bias = _bias(q, k, encoding, mask, scale)
-    if bias is None and mask.is_lower_triangle():
+
+    def attend(q: Tensor, mask: Mask) -> Tensor:
+        tokens = _tokens(mask, gates)
+        bias, visible = _bias(q, k, encoding, tokens, mask.added, scale), tokens.visible
+        if visible is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale, enable_gqa=grouped)
+        # A row without a visible key attends to everything and is zeroed after, so that no NaN is ever formed.
+        blind = ~visible.any(dim=-1, keepdim=True)
+        visible = visible | blind
+        attn_mask = visible if bias is None else torch.where(visible, bias, -torch.inf)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale, enable_gqa=grouped)
+        return out.masked_fill(blind, 0.0)
+
+    if q.shape[-2] == 1:
+        return attend(q, mask)
+    first = mask.rows(0, 1)
+    if _bias(q[:, :, :1], k, encoding, _tokens(first, gates), first.added, scale) is not None:
+        return _by_rows(attend, q, k.shape[-2], mask)
+    if mask.is_lower_triangle():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
-    visible = mask.dense()
-    if visible is None:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale, enable_gqa=grouped)
-    # A row without a visible key attends to everything and is zeroed after, so that no NaN is ever formed.
-    blind = ~visible.any(dim=-1, keepdim=True)
-    visible = visible | blind
-    attn_mask = visible if bias is None else torch.where(visible, bias, -torch.inf)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale, enable_gqa=grouped)
-    return out.masked_fill(blind, 0.0)
+    return attend(q, mask)
 
 
-def _bias(q: Tensor, k: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor | None:
+def _bias(
+    q: Tensor, k: Tensor, encoding: Encoding, tokens: Tokens, added: Tensor | None, scale: float
+) -> Tensor | None:
     """What is added to the scores: by the encoding, and by the mask."""
-    bias, added = encoding.bias(q, k, mask.q_positions, mask.k_positions, scale), mask.added
+    bias = encoding.content_bias(q, k, tokens, scale)
     if added is None:
         return bias
     added = added.to(wide(q.dtype))
     return added if bias is None else bias + added
 
 
-def _flex(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Tensor:
+def _flex(
+    q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, gates: Tensor | None, scale: float
+) -> Tensor:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # imports the compiler, a second
 
     batch, (rows, columns) = q.shape[0], (q.shape[-2], k.shape[-2])
@@ -79,14 +114,15 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, scale
     if (
         on_cpu
         and torch.is_grad_enabled()
-        and (learned or any(x.requires_grad for x in (q, k, v, mask.attn_mask) if x is not None))
+        and (learned or any(x.requires_grad for x in (q, k, v, mask.attn_mask, gates) if x is not None))
     ):
         raise ValueError(
             "kernel='flex' has no backward on a CPU and a gradient is needed here; "
             "use kernel='sdpa', or torch.no_grad() if you need none"
         )
     all_rows = mask.expand(batch)
-    score_mod = _with(all_rows.added, encoding.score_mod(all_rows.q_positions, all_rows.k_positions))
+    tokens = Tokens(all_rows.q_positions, all_rows.k_positions, gates=gates)
+    score_mod = _with(all_rows.added, encoding.content_score_mod(tokens))
     heads = None if mask.attn_mask is None or mask.attn_mask.shape[1] == 1 else q.shape[1]
     visible, grouped = mask.mask_mod(batch), q.shape[1] != k.shape[1]
 

@@ -25,12 +25,16 @@ class Mask:
     q_documents: Tensor | None = None
     k_documents: Tensor | None = None
     attn_mask: Tensor | None = None  # [B or 1, H or 1, Q, K]; of floats it is added to the scores
+    window: int | None = None  # how many positions back a key is seen, the query's own among them
+    in_order: str | None = None  # the encoding whose sums run along the keys
 
     def dense(self) -> Tensor | None:
         """True where visible, ``[B or 1, H or 1, Q, K]``; None if everything is."""
         rules = []
         if self.causal:
             rules.append(self.k_positions[:, None, None, :] <= self.q_positions[:, None, :, None])
+        if self.window is not None:
+            rules.append(self.q_positions[:, None, :, None] - self.k_positions[:, None, None, :] < self.window)
         if self.key_padding is not None:
             rules.append(~self.key_padding[:, None, None, :])
         if self.q_documents is not None and self.k_documents is not None:
@@ -54,6 +58,8 @@ class Mask:
 
         Padding, and keys of other documents, may have any. Values are looked at on a CPU only.
         """
+        if self.in_order is not None:
+            self._check_in_order(self.in_order)
         if not self.causal or self.attn_mask is not None or not readable(self.k_positions):
             return
         at = self.k_positions
@@ -75,21 +81,31 @@ class Mask:
                 "documents, key_padding_mask for padding, or causal=False"
             )
 
+    def rows(self, start: int, stop: int) -> "Mask":
+        """The same mask for some of the queries."""
+        fields = {name: getattr(self, name) for name in ("q_positions", "q_documents")}
+        cut = {name: x[:, start:stop] for name, x in fields.items() if x is not None}
+        attn_mask = None if self.attn_mask is None else self.attn_mask[:, :, start:stop]
+        return replace(self, **cut, attn_mask=attn_mask)
+
     def is_lower_triangle(self) -> bool:
         """True if `dense` is SDPA's ``is_causal``, which is faster. Reads values, so it runs on a CPU only."""
         if torch.compiler.is_compiling() or not self.causal or self.q_positions.device.type != "cpu":
             return False
-        plain = self.key_padding is None and self.q_documents is None and self.attn_mask is None
+        plain = all(x is None for x in (self.key_padding, self.q_documents, self.attn_mask, self.window))
         rising = bool((self.q_positions.diff() > 0).all())
         return plain and rising and torch.equal(self.q_positions, self.k_positions)
 
     def mask_mod(self, batch: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`dense` as FlexAttention asks for it."""
         rows = self.expand(batch)
-        allowed = replace(rows, causal=False, key_padding=None, q_documents=None).dense()  # that of attn_mask alone
+        only = replace(rows, causal=False, key_padding=None, q_documents=None, window=None)
+        allowed = only.dense()  # that of attn_mask alone
 
         def visible(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             seen = rows.k_positions[b, j] <= rows.q_positions[b, i] if rows.causal else j >= 0
+            if rows.window is not None:
+                seen = seen & (rows.q_positions[b, i] - rows.k_positions[b, j] < rows.window)
             if rows.key_padding is not None:
                 seen = seen & ~rows.key_padding[b, j]
             if rows.q_documents is not None and rows.k_documents is not None:
@@ -107,3 +123,30 @@ class Mask:
         rows = {name: row.expand(batch, -1) for name, row in rows.items() if row is not None}
         attn_mask = None if self.attn_mask is None else self.attn_mask.expand(batch, -1, -1, -1)
         return replace(self, **rows, attn_mask=attn_mask)
+
+    def _check_in_order(self, name: str) -> None:
+        """``ValueError`` unless keys rise in their documents and queries are the last of them: sums run along them."""
+        if self.attn_mask is not None:
+            raise ValueError(f"attn_mask must be None for {name}, which counts along all earlier keys; leave it out")
+        at, last = self.k_positions, self.k_positions.shape[-1] - self.q_positions.shape[-1]
+        if not readable(at) or not at.is_cpu:
+            return
+        if last < 0 or not bool((at[:, last:] == self.q_positions).all()):
+            raise ValueError(
+                f"q_positions must be the last of k_positions for {name}, which counts along the keys, got others; "
+                "give the keys of the queries' own tokens, in the same order"
+            )
+        rows = self.expand(max(len(x) for x in (at, self.key_padding, self.k_documents) if x is not None))
+        rises = rows.k_positions.diff() > 0
+        if rows.k_documents is not None:
+            next_one = rows.k_documents.diff()
+            rises = (next_one > 0) | rises & (next_one == 0)
+        if rows.key_padding is not None:
+            pad = rows.key_padding
+            begun = (~pad).cumsum(-1) > 0  # padding in front of a row, or behind it, is in nobody's way
+            rises = rises & ~pad[:, :-1] | pad[:, 1:] | ~begun[:, :-1]
+        if not bool(rises.all()):
+            raise ValueError(
+                f"k_positions, and before them document_ids, must rise along the row for {name}, which counts along "
+                f"the keys, got {rows.k_positions[(~rises).any(-1)][0].tolist()[:16]}; sort tokens, padding in front"
+            )

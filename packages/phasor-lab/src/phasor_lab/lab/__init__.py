@@ -1,12 +1,15 @@
 """Small models trained and evaluated on real text: which encoding, how far does it reach, how far can it be stretched.
 
-`quick` does everything once; the parts are `train`, `evaluate`, `extend`, `export` and `report`.
+`quick` does everything once, `compare` sets all encodings side by side; the parts are `train`, `evaluate`, `extend`,
+`export` and `report`.
 """
 
+from .compare import compare
 from .data import Text, read_text
+from .encodings import ENCODINGS, register_encoding
 from .evaluate import SCHEMES, evaluate, extend
 from .export import export
-from .model import ENCODINGS, Decoder, ModelConfig
+from .model import Decoder, ModelConfig
 from .quick import quick
 from .report import report
 from .run import RunConfig
@@ -20,12 +23,14 @@ __all__ = [
     "RunConfig",
     "Text",
     "Trained",
+    "compare",
     "evaluate",
     "export",
     "extend",
     "load_model",
     "quick",
     "read_text",
+    "register_encoding",
     "report",
     "train",
 ]

@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from phasor import Rotary, RotarySpec, Rotation, apply_rotary_qk
-from phasor.encodings import ALiBi, Encoding, Learned, NoPE, Shaw, Sinusoidal, T5Bias, TransformerXL
+from phasor import RotarySpec, Rotation, apply_rotary_qk
+from phasor.encodings import Encoding, Sinusoidal, T5Bias
 from phasor.encodings.attention import attention
 from phasor.support.checks import flag, number, one_of, whole
 
 from ..run_folder.config import MOST_WEIGHTS, Config, at_most
+from .encodings import ENCODINGS
 
 VOCAB = 256  # one token per byte
 MOST = {"layers": 1024, "dim": 2**14, "heads": 2**13, "length": 2**20}
-SHAW_REACH = 16  # farther distances share a vector (Shaw et al. 2018, section 4.2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,19 +69,6 @@ class ModelConfig(Config):
         return RotarySpec(head_dim=self.head_dim, base=self.base) if self.encoding == "rotary" else None
 
 
-# The encodings, and whether every layer has its own (as in the papers) or all share one.
-ENCODINGS: dict[str, tuple[Callable[[ModelConfig], Encoding], bool]] = {
-    "rotary": (lambda c: Rotary(RotarySpec(head_dim=c.head_dim, base=c.base)), False),
-    "alibi": (lambda c: ALiBi(c.heads), False),
-    "t5": (lambda c: T5Bias(c.heads, bidirectional=False), False),
-    "sinusoidal": (lambda c: Sinusoidal(c.dim), False),
-    "learned": (lambda c: Learned(c.length, c.dim), False),
-    "transformer_xl": (lambda c: TransformerXL(c.heads, c.head_dim, c.dim), True),
-    "shaw": (lambda c: Shaw(c.head_dim, SHAW_REACH), True),
-    "none": (lambda c: NoPE(), False),
-}
-
-
 @dataclass(frozen=True)
 class SequencePart:
     """The tokens of a sequence that one process has.
@@ -122,8 +109,8 @@ class Decoder(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
         if config.tied:
             self.lm_head.weight = self.embed_tokens.weight
-        make, per_layer = ENCODINGS[config.encoding]
-        self.encodings = nn.ModuleList(make(config) for _ in range(config.layers if per_layer else 1))
+        made = ENCODINGS[config.encoding](config)
+        self.encodings = nn.ModuleList([made] if isinstance(made, Encoding) else made)
 
     def forward(
         self, ids: Tensor, *, rotary: RotarySpec | Rotation | None = None, part: SequencePart | None = None
@@ -183,7 +170,9 @@ class Attention(nn.Module):
         acting = None if rotation is not None else encoding
         out = attention(
             q, part.gathered(k), part.gathered(v), acting,
-            q_positions=part.positions, k_positions=part.k_positions, scale=self.head_dim**-0.5,
+            q_positions=part.positions, k_positions=part.k_positions,
+            hidden=part.gathered(x.unsqueeze(1)).squeeze(1) if encoding.gated else None,
+            scale=self.head_dim**-0.5 if isinstance(encoding, T5Bias) else None,  # of T5, whose weights are larger, 1
         )  # fmt: skip
         mixed: Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))
         return mixed

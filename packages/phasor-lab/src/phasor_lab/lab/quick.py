@@ -1,20 +1,18 @@
 """The whole lab in a minute and a half: three encodings trained, evaluated, the rotary one extended, one report."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..run_folder.files import write_json
 from . import results
+from .compare import run_once, said, threads
 from .data import read_text
-from .evaluate import evaluate, extend
+from .evaluate import extend
 from .model import ModelConfig
-from .report import mean_cell, report, table_text
+from .report import report
 from .run import RunConfig
-from .train import load_model, train
+from .train import load_model
 
 COMPARED = ("sinusoidal", "rotary", "alibi")
 SCHEMES = ("none", "linear", "ntk", "yarn")
@@ -42,33 +40,9 @@ def quick(
     folders = []
     for encoding in COMPARED:
         config = RunConfig(model=ModelConfig(encoding=encoding), tokens=tokens, batch=16, source=source.sha256)
-        folders.append(folder := out / "runs" / config.name)
-        with threads(1):
-            train(config, folder, source, progress=progress, about=about)
-            model, _ = load_model(folder)
-            write_json(folder / results.EVALUATION, evaluate(model, config, source, times=TIMES, tokens=scored))
-            if encoding == "rotary":
-                extension = extend(model, config, source, schemes=SCHEMES, tokens=scored)
-                write_json(folder / results.EXTENSION, extension)
-    numbers = report(folders, out)
-    for name, section in numbers["sections"].items():
-        say(table_text(name, section["curves"], mean_cell) + "\n")
-    if numbers["training"]:
-        say(numbers["training"])
-    say(f"open {(out / 'report.txt').resolve()}")
-    return numbers
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """torch's threads, for a while.
-
-    Small models are fastest with one unless the machine is idle: threads that wait for one that another program has
-    displaced spin (two of them, with two cores and three programs: a fifteenth of the speed of one).
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+        folders.append(folder := run_once(config, out, source, TIMES, scored, progress=progress, about=about))
+        if encoding == "rotary":
+            with threads(1):
+                extension = extend(load_model(folder)[0], config, source, schemes=SCHEMES, tokens=scored)
+            write_json(folder / results.EXTENSION, extension)
+    return said(report(folders, out), out, say)

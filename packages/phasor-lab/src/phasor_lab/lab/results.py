@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..run_folder.files import read_json
-from .model import ENCODINGS
+from .encodings import ENCODINGS
 from .run import RunConfig
 from .train import CHECKPOINT, RUN
 

@@ -1,0 +1,54 @@
+from decimal import Decimal
+
+import torch
+from torch import Tensor
+
+from ..rotary.fixed_point import steps
+from ..rotary.frequencies import inverse_frequencies
+from ..support.checks import number, whole
+from .additive import Tabled
+from .sinusoidal import waves
+
+
+class Sandwich(Tabled):
+    """The product of two sinusoidal vectors as a bias that falls with distance, without parameters.
+
+    ::
+
+        bias = H / (8 h) sum_c cos((m - n) base ** (-2 c / dim)),    h = 1 ... H
+
+    ``first`` is the c at which the sum of ``dim / 2`` terms begins: 1 in the paper's formula (and in NeMo), 0 in its
+    listing (and in attention-gym). The logits differ, so a checkpoint needs the one it was trained with. NeMo
+    subtracts ``dim / 2`` inside the sum, which softmax does not see. ``dim`` is not the width of a head.
+
+    The sum is a product of sines and cosines of m and of n, whose phases are exact at any position.
+
+    Source: Chi et al. 2022, arXiv:2212.10356, section 4.
+
+    >>> encoding = Sandwich(num_heads=2, dim=4)
+    >>> q, t = torch.zeros(1, 2, 1, 2), torch.arange(1)
+    >>> encoding.bias(q, q, t, t, scale=1.0).flatten().tolist()  # no distance: both cosines are 1, times 2/8 and 2/16
+    [0.5, 0.25]
+    """
+
+    def __init__(self, num_heads: int, *, dim: int = 128, base: float = 10_000.0, first: int = 1) -> None:
+        super().__init__()
+        whole("num_heads", num_heads)
+        whole("dim", dim, at_least=2)
+        if dim % 2:
+            raise ValueError(f"dim must be even (half as many cosines are added), got {dim}")
+        number("base", base, above=1)
+        if first not in (0, 1):
+            raise ValueError(f"first must be 1 (the paper's formula) or 0 (its listing), got {first!r}")
+        self.num_heads, self.dim, self.base, self.first = num_heads, dim, base, first
+        ladder = [*inverse_frequencies(Decimal(base), dim), 1 / Decimal(base)]
+        self._steps = steps(ladder[first : first + dim // 2])
+
+    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """The sums by ``cos(m - n) = cos m cos n + sin m sin n``, times what each head has."""
+        m, n = (torch.cat(waves(at, self._steps, dtype), -1) for at in (q_positions, k_positions))
+        heads = torch.arange(1, self.num_heads + 1, dtype=dtype, device=m.device).view(-1, 1, 1)
+        return self.num_heads / (8 * heads) * (m @ n.transpose(-1, -2)).unsqueeze(-3)
+
+    def extra_repr(self) -> str:
+        return f"num_heads={self.num_heads}, dim={self.dim}, base={self.base:g}, first={self.first}"

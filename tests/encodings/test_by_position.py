@@ -1,0 +1,192 @@
+"""Encodings by position: those that add to embeddings, what each refuses, and what only one of them promises."""
+
+import math
+
+import pytest
+import torch
+
+from blocks import ROOT
+from phasor import RotarySpec, encodings
+from phasor.axes import Axial
+from phasor.encodings import (
+    CAPE,
+    FIRE,
+    FLOATER,
+    TISA,
+    TUPE,
+    Abacus,
+    ALiBi,
+    BiPE,
+    CAPE2d,
+    ComplexEmbedding,
+    FoPE,
+    HoPE,
+    KerpleLog,
+    KerplePower,
+    LieRE,
+    Placed,
+    PoPE,
+    PRoPE,
+    RoPEMixed,
+    Rotary,
+    Sandwich,
+    StringCayley,
+    StringCirculant,
+    T5Bias,
+    XPos,
+    abacus_places,
+    bipe_positions,
+    randomised_positions,
+)  # fmt: skip
+from phasor.encodings.attention import attention
+from phasor.encodings.base import Encoding
+from published import read
+
+T = torch.arange(12)
+X = torch.zeros(1, 12, 16, dtype=torch.float64)
+SPEC = RotarySpec(head_dim=8)
+
+
+def filled(encoding, **values):
+    with torch.no_grad():
+        for name, value in values.items():
+            encoding.double().get_parameter(name.replace("__", ".")).copy_(value)
+    return encoding.eval()
+
+
+def embeddings(shared_data):
+    """What was published, and what ours adds."""
+    f = read(shared_data, "cape")
+    yield f["y_eval"] - 4 * f["x"], CAPE(16).eval().embed(X, T)  # sqrt(16) times the content
+    yield f["y_train"] - 4 * f["x"], CAPE(16, frequency_scale=30.0).eval().embed(X, f["pos_train"])
+    lines = (torch.linspace(-1, 1, n, dtype=torch.float64) for n in (3, 4))
+    p = torch.stack(torch.meshgrid(*lines, indexing="ij")).flatten(1)
+    yield f["e2d_eval"].flatten(0, 1), CAPE2d(16).eval().embed(X, p)
+    moved = (p + f["shift2"][:, None] + f["local2"].flatten(1)) * f["log_scale"].exp()
+    yield f["e2d_train"].flatten(0, 1), CAPE2d(16).eval().embed(X, moved)
+    f = read(shared_data, "complex_embedding")
+    waves = {"amplitude__weight": f["p_amplitude"], "frequency__weight": f["p_omega"]}
+    yield f["y_one_based"], filled(ComplexEmbedding(7, 8), **waves).embed(f["tokens"][None], T + 1)
+    with_phase = filled(ComplexEmbedding(7, 8, phase=True), **waves, phase__weight=f["p_phase"])
+    yield f["y_phase"], with_phase.embed(f["tokens"][None], T)
+    f = read(shared_data, "floater")
+    names = {"start": "p0", "first__weight": "W1", "first__bias": "b1", "last__weight": "W2", "last__bias": "b2"}
+    flow = filled(FLOATER(8, dt=0.1), **{ours: f["p_" + theirs] for ours, theirs in names.items()})
+    yield f["table"][[11, 3]], flow.embed(X[:, :2, :8], torch.tensor([11, 3]))
+    f = read(shared_data, "bipe")
+    bipe = filled(BiPE(12, 16, ALiBi(2)), places__table__weight=f["p_table"])
+    yield f["embedding_add"][1], bipe.embed(X, bipe_positions(f["ids"], [1, 2])[1:])
+    f = read(shared_data, "abacus")
+    abacus = filled(Abacus(8, num_places=40), table__weight=f["p_table"])
+    yield f["y"][2], abacus.embed(X[..., :8], abacus_places(f["ids"], range(10))[2:])
+
+
+def test_embeddings_are_the_published_ones(shared_data):
+    for expected, ours in embeddings(shared_data):
+        torch.testing.assert_close(ours[0], expected, rtol=0, atol=1e-12)
+
+
+def test_places_of_a_capped_table_are_shared_and_segments_rise(shared_data):
+    f = read(shared_data, "bipe")
+    positions = bipe_positions(f["ids"], f["separators"].tolist())
+    capped = filled(BiPE(4, 16, ALiBi(2)), places__table__weight=f["p_table"][:4])
+    added = capped.embed(X.expand(2, -1, -1), positions)
+    assert torch.equal(added, f["p_table"][f["inner_capped_4"]]) and bool((positions.diff() > 0).all())
+
+
+def test_training_moves_positions_within_what_was_said():
+    torch.manual_seed(0)
+    cape, at = CAPE(16, global_shift=3.0, local_shift=0.5, stretch=2.0), torch.zeros(500, 2, dtype=torch.float64)
+    moved = cape.moved(at)
+    assert 6.0 < float(moved.abs().max()) <= 7.0 and float((moved[:, 0] - moved[:, 1]).abs().max()) <= 2.0
+    two = CAPE2d(16, global_shift=1.0, stretch=2.0).moved(torch.ones(2, 500, 1, dtype=torch.float64) * 100)
+    assert float((two[0] / two[1]).sub(1).abs().max()) < 0.03  # each shifted alone, both stretched alike
+    assert not torch.equal(cape.embed(X, T), cape.embed(X, T)) and torch.equal(*(cape.eval().embed(X, T),) * 2)
+    abacus, places = Abacus(8, num_places=11, max_shift=9), torch.tensor([[0, 1]])
+    rows = [abacus.embed(X[:, :2, :8].float(), places)[0] for _ in range(200)]
+    assert {int((abacus.table.weight == row[1]).all(-1).nonzero()) for row in rows} == set(range(1, 11))
+    assert all(torch.equal(row[0], abacus.table.weight[0]) for row in rows)
+
+
+def test_draws_are_different_and_rise():
+    draws = torch.stack([randomised_positions(3, 5) for _ in range(200)])
+    assert bool((draws.diff() > 0).all()) and len(draws.unique(dim=0)) == 10  # all subsets of 3 of 5
+
+
+def test_xpos_far_from_zero_needs_an_origin_there():
+    q, k, near = *torch.randn(2, 1, 2, 12, 8, dtype=torch.float64), T
+    x = XPos(SPEC)
+    for dtype, far in ((torch.float32, 10**6), (torch.float16, 10**4)):
+        there = XPos(SPEC, origin=far).rotate(q.to(dtype), k.to(dtype), near + far, near + far)
+        here = x.rotate(q.to(dtype), k.to(dtype), near, near)
+        torch.testing.assert_close(
+            there[0] @ there[1].mT, here[0] @ here[1].mT, rtol=0, atol=50 * torch.finfo(dtype).eps
+        )
+        with pytest.raises(ValueError, match=rf"q_positions must lie within \d+ of origin=0 in {dtype}, got {far} to"):
+            x.rotate(q.to(dtype), k.to(dtype), near + far, near)
+    compiled = torch.compile(lambda at: x.rotate(q.float(), k.float(), at, at)[0], backend="eager", fullgraph=True)
+    assert bool(compiled(near + 10**6).isnan().all()) and bool(compiled(near).isfinite().all())
+
+
+def test_kerple_clamps_and_still_learns():
+    power, q = KerplePower(1), torch.zeros(1, 1, 1, 2)
+    with torch.no_grad():
+        power.r1.fill_(-3.0), power.r2.fill_(5.0)
+    bias = power.bias(q, q, T[3:4], T[:1], 1.0)
+    assert math.isclose(bias.item(), -0.01 * 3**2, rel_tol=1e-6)
+    assert all(float(g) for g in torch.autograd.grad(bias.sum(), power.parameters()))
+
+
+def heads(encoding, of_q, of_k=None, dim=8):
+    q, k = torch.zeros(1, of_q, 2, dim), torch.zeros(1, of_k or of_q, 2, dim)
+    return attention(q, k, k, encoding, q_positions=T[:2])
+
+
+Q = torch.zeros(1, 2, 2, 8)
+FAR = torch.tensor([[0.0, 1.0]] * 2)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        *((lambda e=e: heads(e, 3), r"q must have the 2 heads that \w+ was made for, got 3")
+          for e in (KerpleLog(2), TISA(2), Sandwich(2), TUPE(2, 8, 4), FIRE(2), FoPE(2, 8, 64), PoPE(2, 8))),
+        *((lambda e=e: heads(e, 2, 1), r"k must have the 2 heads that \w+ was made for, .* got 1; repeat_interleave")
+          for e in (FoPE(2, 8, 64), StringCayley(2, 8, axes=1), StringCirculant(2, 8, axes=1), LieRE(8, num_heads=2))),
+        (lambda: heads(PoPE(2, 4), 2), "q must have the head_dim 4 that PoPE was made for, got 8"),
+        (lambda: heads(RoPEMixed(2, 8), 2), r"coordinates must be \[2, S\] or \[2, B, S\] .*got \[2\]; .* Placed"),
+        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"must be \[S\] or \[B, S\] with S = 2 for LieRE, got \[1\]"),
+        (lambda: RoPEMixed(2, 8)(Q, Q, FAR.half()), "coordinates must be integers, float32 or float64 .* got torch.fl"),
+        (lambda: heads(Placed(RoPEMixed(2, 8), FAR[:, :1]), 2), r"numbers of the 1 coordinates \(0 to 0\), got 0 to 1"),
+        (lambda: Placed(ALiBi(2), FAR), "encoding must turn q and k or add to embeddings, got ALiBi"),
+        (lambda: Placed(LieRE(8), FAR[0]), r"coordinates must be a tensor \[axes, N\], got torch.Size\(\[2\]\)"),
+        (lambda: LieRE(8, block=3), r"block must divide head_dim=8 .*, got 3"),
+        (lambda: StringCayley(2, 7), "head_dim must be even"),
+        (lambda: RoPEMixed(2, 6), "rotary_dim must be a positive multiple of 4"),
+        (lambda: XPos(RotarySpec(head_dim=8, axes=Axial((2, 2)))), "spec must be a RotarySpec with one axis"),
+        (lambda: HoPE(8, 6), "trained must be an integer of at least 7, got 6"),
+        (lambda: PRoPE(8, 0.1), "fraction must keep at least one of 4 pairs, got 0.1"),
+        (lambda: Sandwich(2, dim=5), "dim must be even .*, got 5"),
+        (lambda: Sandwich(2, first=2), r"first must be 1 \(the paper's formula\) or 0 \(its listing\), got 2"),
+        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[4:5], T, 1.0), "learned table of 5 positions .*got 5"),
+        (lambda: CAPE(3), "dim must be even"),
+        (lambda: CAPE(4, stretch=0.5), "stretch must be a finite number of at least 1, got 0.5"),
+        (lambda: CAPE(16).embed(X, T.half()), "positions must be integers, float32 or float64, got torch.float16"),
+        (lambda: ComplexEmbedding(4, 4).embed(X, T), "x must be the int64 ids of words"),
+        (lambda: FLOATER(16).embed(X, T - 1), "positions must be at least 0, .* got -1"),
+        (lambda: BiPE(4, 4, T5Bias(2, bidirectional=False)), "between must be a Rotary or an ALiBi, .* got T5Bias"),
+        (lambda: Abacus(16, num_places=4).embed(X, T), r"learned table of 4 positions \(0 to 3\), got 0 to 11"),
+        (lambda: randomised_positions(3, 2), "length must be at most max_length, 2 .*, got 3"),
+        *((lambda e=e: attention(X[None], X[None], X[None], e, q_positions=T, causal=False), "causal must be True for")
+          for e in (FIRE(1), XPos(SPEC), BiPE(4, 4, Rotary(SPEC)))),
+    ],
+)  # fmt: skip
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_the_page_has_a_line_for_each():
+    page = (ROOT / "docs/encodings.md").read_text(encoding="utf-8")
+    names = {n for n in encodings.__all__ if isinstance(c := getattr(encodings, n), type) and issubclass(c, Encoding)}
+    assert {name for name in names if f"`{name}`" not in page} == {"Encoding", "Grouped"}  # whose kinds have one

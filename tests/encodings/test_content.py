@@ -1,0 +1,234 @@
+"""Encodings that depend on content: what the files of float64 numbers do not say."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from phasor import RotarySpec
+from phasor.encodings import (
+    DAPE,
+    ALiBi,
+    CoPE,
+    DAPEv2,
+    DeBERTa,
+    FoX,
+    NoPE,
+    PaTH,
+    PaTHFoX,
+    Rotary,
+    StickBreaking,
+    Tempered,
+    Tokens,
+    interleaved_nope,
+)
+from phasor.encodings.attention import KVCache, attention, kernels
+from phasor.temperature import LogFloor
+from published import read
+
+HEADS, HEAD_DIM, DIM = 4, 8, 16
+MAKE = {
+    "cope": lambda: CoPE(HEAD_DIM, 6),
+    "dape": lambda: DAPE(ALiBi(HEADS), HEADS),
+    "dape v2": lambda: DAPEv2(ALiBi(HEADS), HEADS),
+    "deberta": lambda: DeBERTa(HEADS, HEAD_DIM, DIM, span=4),
+    "fox": lambda: FoX(HEADS, DIM),
+    "path": lambda: PaTH(HEADS, HEAD_DIM, DIM, kv_heads=2),
+    "path fox": lambda: PaTHFoX(HEADS, HEAD_DIM, DIM, kv_heads=2),
+    "stick-breaking": StickBreaking,
+    "tempered": lambda: Tempered(HEADS, scheme=LogFloor(beta=0.5, length=3)),
+}
+GATED = ["fox", "path", "path fox"]
+
+
+def tokens(length, batch=2, dtype=torch.float64):
+    shapes = [(batch, heads, length, HEAD_DIM) for heads in (HEADS, 2, 2)] + [(batch, length, DIM)]
+    return [torch.randn(shape, dtype=dtype) for shape in shapes]
+
+
+def make(name, dtype=torch.float64):
+    encoding = MAKE[name]().to(dtype)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()
+    return encoding
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_rows_at_a_time_give_the_same_output_and_gradients(name, monkeypatch):
+    encoding, (*qkv, hidden) = make(name), tokens(70)
+    inputs = [x.requires_grad_() for x in (*qkv, hidden)]
+    learned = [*inputs[:3], *encoding.parameters()]
+
+    def run():
+        out = attention(*inputs[:3], encoding, q_positions=torch.arange(70), hidden=inputs[3])
+        return out, torch.autograd.grad(out.square().sum(), learned)
+
+    (whole, gradients), _ = run(), monkeypatch.setattr(kernels, "AT_ONCE", 2 * HEADS * 70 * 16)
+    parts, of_parts = run()
+    torch.testing.assert_close(parts, whole)
+    with torch.no_grad():
+        forward = attention(*inputs[:3], encoding, q_positions=torch.arange(70), hidden=inputs[3])
+    torch.testing.assert_close(forward, parts)
+    for ours, expected in zip(of_parts, gradients, strict=True):
+        torch.testing.assert_close(ours, expected)
+        assert expected.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", ["fox", "path", "path fox"])
+@pytest.mark.parametrize("chunks", [[1] * 9, [4, 3, 2]])
+def test_gates_are_kept_beside_the_keys(name, chunks):
+    encoding, (q, k, v, hidden) = make(name), tokens(9)
+    at, cache, parts = torch.arange(9), KVCache(), []
+    whole = attention(q, k, v, encoding, q_positions=at, hidden=hidden)
+    for rows in torch.arange(9).split(chunks):
+        step = slice(int(rows[0]), int(rows[-1]) + 1)
+        new = (x[:, :, step] for x in (q, k, v))
+        parts.append(attention(*new, encoding, q_positions=at[step], hidden=hidden[:, step], cache=cache))
+    torch.testing.assert_close(torch.cat(parts, -2), whole)
+    with pytest.raises(ValueError, match=r"hidden must be \[B, K, dim\] .* got None"):
+        attention(q[:, :, :1], k[:, :, :1], v[:, :, :1], encoding, q_positions=at[:1] + 9, cache=cache)
+    assert len(cache) == 9
+
+
+@pytest.mark.parametrize("name", ["path", "path fox"])
+def test_gates_of_path_stop_at_documents_and_padding(name):
+    encoding, (q, k, v, hidden) = make(name), tokens(9, batch=1)
+    at = torch.tensor([0, 0, 0, 1, 2, 0, 1, 2, 3])
+    documents, padding = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1]), (torch.arange(9) < 2)[None]
+    packed = attention(
+        q, k, v, encoding, q_positions=at, hidden=hidden, document_ids=documents, key_padding_mask=padding
+    )
+    for rows in (slice(2, 5), slice(5, 9)):
+        q_, k_, v_ = (x[:, :, rows] for x in (q, k, v))
+        alone = attention(q_, k_, v_, encoding, q_positions=at[rows], hidden=hidden[:, rows])
+        torch.testing.assert_close(packed[:, :, rows], alone)
+
+
+def test_directions_of_path_are_a_causal_convolution():
+    encoding, hidden = make("path"), torch.randn(2, 7, DIM, dtype=torch.float64)
+    conv = nn.Conv1d(16, 16, 3, groups=16, bias=False, dtype=torch.float64)
+    conv.weight = nn.Parameter(encoding.taps.detach()[:, None])
+    x = F.pad((hidden @ encoding.direction.weight.T).mT, (2, 0))
+    w = F.silu(conv(x)).mT.view(2, 7, 2, HEAD_DIM).transpose(1, 2)
+    beta = 2 * torch.sigmoid(encoding.strength(hidden)).mT
+    ours = encoding.gates(hidden, torch.arange(7)[None])
+    torch.testing.assert_close(ours[..., :-1], w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt())
+    torch.testing.assert_close(ours[..., -1], beta)
+
+
+@pytest.mark.parametrize("length", [1, 64, 65, 130])
+def test_path_is_the_product_of_reflections(length):
+    encoding, (q, k, _, hidden) = make("path"), tokens(length, batch=1)
+    gates = encoding.gates(hidden, torch.arange(length)[None])
+    at, seen = torch.arange(length)[None], torch.ones(1, 1, length, length).tril().bool()
+    ours = q @ k.repeat_interleave(2, 1).mT + encoding.content_bias(q, k, Tokens(at, at, seen, gates), 1.0)
+    for head in range(HEADS):
+        w, beta = gates[0, head // 2, :, :-1], gates[0, head // 2, :, -1]
+        for i in {0, length // 2, length - 1}:
+            x, row = q[0, head, i], []
+            for j in range(i, -1, -1):
+                row.append(x @ k[0, head // 2, j])
+                x = x - beta[j] * (x @ w[j]) * w[j]
+            torch.testing.assert_close(ours[0, head, i, : i + 1], torch.stack(row[::-1]))
+
+
+@torch.no_grad()
+def test_fox_in_flex_and_with_a_long_row_of_gates():
+    encoding, (q, k, v, hidden) = make("fox", torch.float32), tokens(9, dtype=torch.float32)
+    padding = torch.tensor([[False] * 9, [True] * 2 + [False] * 7])
+    at = torch.stack((torch.arange(9), torch.tensor([0, 0, 0, 1, 2, 3, 4, 5, 6])))
+    arguments = {"q_positions": at, "hidden": hidden, "key_padding_mask": padding}
+    expected = attention(q, k, v, encoding, **arguments)
+    torch.testing.assert_close(attention(q, k, v, encoding, kernel="flex", **arguments), expected)
+    length = 50_000  # a sum of about -35,000: float32 would lose two thousandths of the last logits
+    log_f, at = torch.full((1, HEADS, length, 1), -0.7), torch.arange(length)[None]
+    row = Tokens(at[:, -1:], at, torch.ones(1, 1, 1, length, dtype=torch.bool), log_f)
+    bias = encoding.content_bias(q[:1, :, :1], k[:1], row, 1.0)
+    torch.testing.assert_close(bias[0, 0, 0, -4:], torch.tensor([-2.1, -1.4, -0.7, 0.0]))
+
+
+@pytest.mark.parametrize("name", ["cope", "dape", "deberta", "path", "path fox"])
+@torch.no_grad()
+def test_flex_refuses_what_needs_more_than_a_score(name):
+    *qkv, hidden = tokens(5, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"kernel='flex' cannot compute \w+: .* use kernel='sdpa'"):
+        attention(*qkv, make(name, torch.float32), q_positions=torch.arange(5), hidden=hidden, kernel="flex")
+
+
+@pytest.mark.parametrize("name", ["cope", "fox", "path", "stick-breaking"])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"causal": False}, "causal must be True for"),
+        ({"attn_mask": torch.ones(5, 5).bool()}, "attn_mask must be None for .* counts along"),
+        ({"q_positions": torch.arange(5).flip(0)}, r"k_positions, .*must rise along the row for .* \[4, 3, 2, 1, 0\]"),
+        ({"k_positions": torch.arange(5) + 1}, "q_positions must be the last of k_positions for"),
+        ({"document_ids": torch.tensor([1, 1, 0, 0, 0])}, "k_positions, and before them document_ids, must rise"),
+        ({"key_padding_mask": (torch.arange(5) == 2).expand(2, 5)}, "must rise .* sort tokens, padding in front"),
+    ],
+)
+def test_sums_along_the_keys_need_keys_in_order(name, change, message):
+    *qkv, hidden = tokens(5)
+    with pytest.raises(ValueError, match=message):
+        attention(*qkv, make(name), **{"q_positions": torch.arange(5), "hidden": hidden, **change})
+
+
+def test_deberta_buckets_are_those_of_its_code(shared_data):
+    file = read(shared_data, "deberta")
+    for span, most in ((256, 512), (16, 64)):
+        ours = DeBERTa(1, 2, 2, span, max_position=most)._delta(file["rel"]) - span
+        assert torch.equal(ours, file[f"bucket_{span}_{most}"].clamp(-span, span - 1))
+
+
+def test_every_fourth_layer_sees_everything_without_positions():
+    spec = RotarySpec(head_dim=HEAD_DIM)
+    layers, (q, k, v, _) = interleaved_nope(8, spec, window=3), tokens(9)
+    assert [i for i, layer in enumerate(layers) if type(layer) is NoPE] == [3, 7]
+    at = torch.arange(9)
+    near = (at[:, None] - at < 3) & (at[:, None] >= at)
+    for kernel in ("sdpa", "reference"):
+        ours = attention(q, k, v, layers[0], q_positions=at, kernel=kernel)
+        torch.testing.assert_close(ours, attention(q, k, v, Rotary(spec), q_positions=at, attn_mask=near))
+    with torch.no_grad():
+        torch.testing.assert_close(attention(q, k, v, layers[0], q_positions=at, kernel="flex"), ours)
+    last = (x[:, :, -3:] for x in (k, v))  # a cache needs to keep no more than the window
+    row = attention(q[:, :, -1:], *last, layers[0], q_positions=at[-1:], k_positions=at[-3:])
+    torch.testing.assert_close(row, ours[:, :, -1:])
+
+
+def test_tempered_is_llama_4s_factor_and_one_for_each_head():
+    encoding, (q, k, v, _) = Tempered(HEADS, scheme=LogFloor(beta=0.1, length=8192, offset=1)), tokens(3)
+    at = torch.tensor([8190, 8191, 16383])
+    factor = torch.log1p(torch.floor((at + 1.0) / 8192)) * 0.1 + 1.0
+    expected = attention(q * factor[:, None], k, v, q_positions=at)
+    torch.testing.assert_close(attention(q, k, v, encoding, q_positions=at), expected, rtol=1e-6, atol=1e-6)
+    with torch.no_grad():
+        encoding.heads.copy_(torch.arange(1.0, 5.0))
+    turned = encoding.rotate(q, k, at, at)[0]
+    torch.testing.assert_close(turned / q, (torch.arange(1, 5).view(-1, 1, 1) * factor[:, None]).expand_as(q).double())
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: CoPE(4, 0), "num_positions must be an integer of at least 1, got 0"),
+        (lambda: DAPEv2(ALiBi(2), 2, kernel=2), "kernel must be odd, so that a key stands in its middle, got 2"),
+        (lambda: PaTH(4, 8, 16, kv_heads=3), "kv_heads must divide num_heads = 4, got 3"),
+        (lambda: DeBERTa(2, 4, 8, 4, max_position=3), "max_position must be an integer of at least 4, got 3"),
+        (lambda: Tempered(2, scheme=0.5), "scheme must be a LogFloor or Power .* got 0.5"),
+        (lambda: run(CoPE(4, 3)), "q must have the head_dim 4 that CoPE was made for, got 8"),
+        (lambda: run(DAPE(NoPE(), 4)), r"inner must be an encoding that adds to the logits, got NoPE; ALiBi\("),
+        (lambda: run(FoX(2, DIM)), "q must have the 2 heads that FoX was made for, got 4"),
+        (lambda: run(DAPEv2(ALiBi(4), 4), cache=KVCache()), "must be None for DAPEv2: a row depends on the key behind"),
+        (lambda: run(StickBreaking(), kernel="sdpa"), "never forms the softmax weights that StickBreaking needs"),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def run(encoding, **more):
+    *qkv, hidden = tokens(5, dtype=torch.float32)
+    attention(*qkv, encoding, q_positions=torch.arange(5), hidden=hidden, **more)
