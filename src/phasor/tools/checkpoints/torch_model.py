@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...support.errors import first_line
@@ -12,9 +11,6 @@ from ...support.transformers_log import quiet
 from .opening import check_json
 from .permutation import order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
-from .reordering import load
-from .stored import BLOCKS, Tensor
-from .torch_types import TORCH
 
 
 def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
@@ -48,14 +44,6 @@ def relaid(qk: QKTensors, state: Mapping[str, torch.Tensor], word: str) -> dict[
             axis = held[0].axis
             changed[name] = reorder(changed[name], order_of(held, changed[name].shape[axis], *layouts), axis)
     return changed
-
-
-def as_torch(tensor: Tensor) -> torch.Tensor:
-    """A whole tensor; ``ValueError`` for a dtype that torch does not have."""
-    if tensor.dtype not in TORCH:
-        raise ValueError(f"{tensor.dtype.removeprefix(BLOCKS)} is no dtype of torch")
-    data = np.array(load(tensor).reshape(-1))
-    return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)
 
 
 def tokenize(folder: Path, config: dict[str, Any], text: str, *, special: bool) -> torch.Tensor:

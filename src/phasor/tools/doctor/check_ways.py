@@ -117,7 +117,7 @@ def _planned(observed: Observation, where: str) -> Planned | str:
     own = specs_of_layer(module, models)
     specs = [spec for spec in own if spec is not None] or ([] if own == [None] else specs_of(models))
     # where the config says a factor on the softmax scale, the class's own scale must have it
-    scales = scales_of(observed.reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else {}
+    scales = scales_of(observed.fresh(where)) if models[0].softmax_factor == 1 else {}
     called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
     around = [path.rpartition(".")[0] for path in observed.modules]
     beside = any(not path or where.startswith(f"{path}.") for path in around)  # a module that forms tables

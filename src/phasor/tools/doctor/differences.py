@@ -10,8 +10,8 @@ from torch import nn
 from ...rotary.spec import RotarySpec
 from ..patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ..patch.rebuilt import probe_of
-from ..patch.sites import rotary_modules
 from .against_config.rotary_module import expected, tables_of_module
+from .observation import Observation
 
 FARTHEST = 131_071
 PER_OCTAVE = 8
@@ -36,19 +36,18 @@ class Curve:
         return {"module": self.module, "spec": self.spec, "positions": list(self.positions), "apart": apart}
 
 
-def curves(model: nn.Module) -> tuple[Curve, ...]:
+def curves(observed: Observation) -> tuple[Curve, ...]:
     """A curve for each module that forms cos and sin of positions, and each layer type it forms them for.
 
     Each is the one of the specs of its part that fits best. Modules whose positions are real coordinates, or that
     number their tokens themselves, have none.
     """
     with torch.no_grad(), torch.device("cpu"):
-        plan = ModelReading(model, "float32")
-        return tuple(c for path, module in rotary_modules(model).items() for c in _of_module(plan, path, module))
+        return tuple(c for path, m in observed.modules.items() for c in _of_module(observed.reading, path, m))
 
 
-def _of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Curve]:
-    models, reason = plan.models_of(module)
+def _of_module(reading: ModelReading, path: str, module: nn.Module) -> Iterator[Curve]:
+    models, reason = reading.models_of(module)
     probe, _ = probe_of(module)
     if reason or probe is None:
         return

@@ -67,12 +67,20 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
     if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
         raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
-    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
-    with undisturbed(model), torch.compiler.set_stance("force_eager"):
-        if not has_config(model):
+    if not has_config(model):
+        with undisturbed(model), torch.compiler.set_stance("force_eager"):
             return _of_function(model, inputs, seen)
-        with torch.device("cpu"):  # whatever device the caller makes tensors on
-            return Diagnosis(type(model).__name__, tuple(_examined(Observation(model, inputs, wrapper, seen))))
+    with torch.device("cpu"):
+        return examined(Observation(model, inputs, wrapper, seen))
+
+
+def examined(observed: Observation) -> Diagnosis:
+    """`diagnose` of a model that is observed."""
+    model = observed.model
+    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape;
+    # and whatever device the caller makes tensors on
+    with undisturbed(model), torch.compiler.set_stance("force_eager"), torch.device("cpu"):
+        return Diagnosis(type(model).__name__, tuple(_examined(observed)))
 
 
 def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagnosis:

@@ -31,12 +31,20 @@ class Observation:
     - ``nothing_rotates``: why not, empty where something may; ``on_meta``: whether weights have no values.
     - ``unread``: whether no row reads its config; ``watched``: its attentions as the eye sees them in one call.
     - ``subject``: how it is run, on ``inputs``; ``plain`` and ``others``: the ways of calling it, seen.
+
+    ``bare``: the model of the same config without weights, where there is one already.
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Any = None, wrapper: Any = None, seen: eye.Observation | None = None
+        self,
+        model: nn.Module,
+        inputs: Any = None,
+        wrapper: Any = None,
+        seen: eye.Observation | None = None,
+        bare: nn.Module | None = None,
     ) -> None:
-        self.model, self.wrapper, self._inputs, self._seen = model, wrapper, inputs, seen
+        self.model, self.wrapper = model, model if wrapper is None else wrapper
+        self._inputs, self._seen, self._bare = inputs, seen, bare
         self._learned = Learned()
         self.sites = find(model)
         self.nothing_rotates = nothing_rotates(model)
@@ -82,6 +90,12 @@ class Observation:
         models, reason = self.reading.models_of(self.model.get_submodule(where), near)
         name = where.rpartition(".")[2]
         return [m for m in models if m.part.rpartition(".")[2] == name] or models, reason
+
+    def fresh(self, where: str) -> nn.Module | None:
+        """The module of that path as its class makes it; None where it cannot be made again."""
+        if self._bare is not None:
+            return self._bare.get_submodule(where)
+        return self.reading.rebuilt.module(where)
 
     @cached_property
     def subject(self) -> Running:

@@ -16,7 +16,7 @@ def check_layout(folder: ModelFolder) -> Check:
     `phasor.checkpoints.detect` looks at how smooth they are; that is a statistic, so nothing is called wrong by it.
     """
     try:
-        qk = find_qk_tensors(folder.folder, folder.config, folder.tensors, None)
+        qk = find_qk_tensors(folder.folder, folder.config.tree, folder.tensors, None)
         found = layout_of_weights(folder.tensors, qk)
     except ValueError as error:
         return _not_shown(f"the weights were not looked at: {error}")

@@ -4,16 +4,13 @@ import json
 import os
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
 from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
-from ..model_folder import ModelFolder
+from ...checkpoints.torch_types import WORDS
 from .examine import Examined
-
-NAMES = {torch.float32: "F32", torch.float64: "F64"}
 
 
 def write(examined: Examined, target: Path) -> list[str]:
@@ -24,9 +21,9 @@ def write(examined: Examined, target: Path) -> list[str]:
     or is inside the folder or around it, and for a link to nothing or to a folder around it; ``OSError`` where it does
     not fit.
     """
-    source = examined.path
+    source = examined.folder.path
     _check(source, target)
-    files = {file.path.name: file for file in ModelFolder(source).files}
+    files = {file.path.name: file for file in examined.folder.files}
     changed = {
         n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
     }
@@ -69,7 +66,7 @@ def _rewritten(file: SafetensorsFile, new: dict[str, Tensor]) -> Output:
     for name, stored in file.tensors.items():
         if name in new:
             data = new[name].contiguous().numpy().tobytes()
-            entries.append((name, NAMES[new[name].dtype], tuple(new[name].shape), len(data)))
+            entries.append((name, WORDS[new[name].dtype], tuple(new[name].shape), len(data)))
             segments.append(data)
         else:
             entries.append((name, stored.dtype, stored.shape, stored.size))

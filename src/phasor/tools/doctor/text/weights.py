@@ -12,11 +12,11 @@ from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
-from ...checkpoints.torch_model import as_torch, build, relaid
+from ...checkpoints.torch_model import build, relaid
+from ...checkpoints.torch_types import WORDS, as_torch
 from .readings import WeightReading
 
 AT_ONCE = 4096  # tokens of one forward pass
-WORDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
 
 
 class LoadedWeights:
