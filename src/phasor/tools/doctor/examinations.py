@@ -122,9 +122,10 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
         return WITHOUT_ROTATION
     if observed.on_meta:
         return ON_META
+    if observed.rotary:
+        return EXAMINATIONS
     watched = observed.watched
-    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
-    if still and not observed.rotary:
+    if not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread):
         return INSTEAD
     return UNREAD if observed.unread else EXAMINATIONS
 
