@@ -242,9 +242,10 @@ def _positions(c: Compared) -> str | None:
 
 def _slopes_of(values: Tensor, there: Tensor, distance: Tensor) -> list[float | None]:
     """By which one each head falls with the distance; None where by no one."""
-    there = there & (distance > 0)
-    heads = range(values.shape[1])
-    return [_slope(values[:, head][there[:, head]], distance[:, head][there[:, head]]) for head in heads]
+    each = (-values / distance).masked_fill(~there | (distance <= 0), torch.nan).movedim(1, 0).flatten(1)
+    middle = each.nanmedian(1, keepdim=True).values
+    even = (((each - middle).abs() <= 2e-2 * middle.abs() + 1e-7) | each.isnan()).all(1) & middle[:, 0].isfinite()
+    return [slope if one else None for slope, one in zip(middle[:, 0].tolist(), even.tolist(), strict=True)]
 
 
 def _slopes(c: Compared) -> str | None:
@@ -258,14 +259,6 @@ def _slopes(c: Compared) -> str | None:
     if torch.allclose(torch.tensor(seen[::-1]), torch.tensor(must), rtol=1e-2):
         return f"the slopes of the heads are in reverse order ({few})"
     return f"the slopes of the heads are {few}, and must be {right}"
-
-
-def _slope(values: Tensor, distance: Tensor) -> float | None:
-    if not len(values):
-        return None
-    each = -values / distance
-    middle = each.median()
-    return float(middle) if bool(((each - middle).abs() <= 2e-2 * middle.abs() + 1e-7).all()) else None
 
 
 def _direction(c: Compared) -> str | None:

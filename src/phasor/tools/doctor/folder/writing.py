@@ -1,6 +1,5 @@
 """The mended folder: config and stored frequencies new, all other files copied, all of it or nothing."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
-from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
+from ...checkpoints.output import Output, Range, Segment, as_json, check_room, merged, whole_file, write_output
 from ...checkpoints.torch_types import WORDS
 from .examine import Examined
 
@@ -28,14 +27,13 @@ def write(examined: Examined, target: Path) -> list[str]:
         n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
     }
     if examined.config is not None:
-        text = json.dumps(examined.config, indent=2, ensure_ascii=False) + "\n"
-        changed["config.json"] = Output("config.json", (text.encode(),))
+        changed["config.json"] = Output("config.json", (as_json(examined.config),))
     outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
     target.parent.mkdir(parents=True, exist_ok=True)
     check_room(target.parent, sum(output.size for output in outputs))
     with whole_folder(target) as scratch:
         for output in outputs:
-            _put(scratch / output.name, output)
+            write_output(scratch / output.name, output, lambda done: None)
     return sorted(changed)
 
 
@@ -72,14 +70,3 @@ def _rewritten(file: SafetensorsFile, new: dict[str, Tensor]) -> Output:
             entries.append((name, stored.dtype, stored.shape, stored.size))
             segments.append(Range(stored.file, stored.offset, stored.size))
     return Output(file.path.name, (write_header(entries, file.metadata), *merged(segments)))
-
-
-def _put(path: Path, output: Output) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        for segment in output.segments:
-            write_segment(fd, segment, lambda done: None)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
