@@ -17,7 +17,7 @@ from ...models.reading.text_row import TextRow
 from ...models.weights import Lacking, Piece, Shapes, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
-from .permutation import indices_of, with_pairs
+from .permutation import indices_of, with_pairs, word_of
 from .stored import BLOCKS, FLOATS, Tensor, file_of, place_of
 
 
@@ -51,6 +51,10 @@ class QKTensors:
     def native(self) -> Layout:
         """The layout that the model's own code reads, of the first layer that rotates."""
         return next(iter(self.rotary.distinct)).layout
+
+    def pair_word(self, word: str) -> str:
+        """A layout's word with ``"native"`` spelled out, where it is one of the two."""
+        return word_of(with_pairs(self.native, word))
 
     @property
     def says_itself(self) -> bool:
