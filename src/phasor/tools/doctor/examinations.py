@@ -16,7 +16,7 @@ from .check_instead import check_instead
 from .check_ways import check_ways
 from .inputs import of_black_box
 from .laws import all_laws, check_compiled, check_encoder, check_laws, check_laws_beside
-from .observation import Observation
+from .observation import NO_VALUES, Observation
 from .operators import check_operators, of_unread
 from .report import ROTATION, Check, Diagnosis
 from .running import BlackBox, Misuse
@@ -135,8 +135,7 @@ def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[
 
 
 def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    says = "the model is on the meta device; it is checked against the spec only"
-    yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
+    yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=NO_VALUES, needed=True)
 
 
 def contradicts_itself(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:

@@ -16,9 +16,10 @@ from torch import nn
 from ...models.configs import ModelRotary, read_parts, tree_of
 from ...models.reading.composite import ConfigTree
 from ...rotary.spec import RotarySpec
+from ...support.json_files import read_json
 from ...support.transformers_log import quiet
 from ..checkpoints.formats.safetensors_file import SafetensorsFile, read_header
-from ..checkpoints.opening import plain_name, read_json
+from ..checkpoints.opening import plain_name
 from ..checkpoints.stored import Stored
 from ..patch.reading import Parts, specs_of
 

@@ -20,6 +20,8 @@ from .running import Decoding, Running, subject_of
 from .watching import Watched, watch, watched
 from .ways import Called, Way, called, ways
 
+NO_VALUES = "the model is on the meta device; it is checked against the spec only"
+
 
 class Observation:
     """What is known of a transformers model before anything is judged.
@@ -83,7 +85,7 @@ class Observation:
         if self._seen is not None:
             return watched(self._seen)
         if self.on_meta:
-            return "the model is on the meta device; it is checked against the spec only"
+            return NO_VALUES
         arguments = self._inputs if hasattr(self._inputs, "keys") else None
         return watch(self.model, arguments, whole=self.unread)
 
@@ -100,7 +102,7 @@ class Observation:
     def fresh(self, where: str) -> nn.Module | None:
         """The module of that path as its class makes it; None where it cannot be made again."""
         if self._bare is not None:
-            return self._bare.get_submodule(where)
+            return dict(self._bare.named_modules()).get(where)
         return self.reading.rebuilt.module(where)
 
     @cached_property
