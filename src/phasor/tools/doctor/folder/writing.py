@@ -1,5 +1,6 @@
 """The mended folder: config and stored frequencies new, all other files copied, all of it or nothing."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
-from ...checkpoints.output import Output, Range, Segment, as_json, check_room, merged, whole_file, write_output
+from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_output
 from ...checkpoints.torch_types import WORDS
 from .examine import Examined
 
@@ -27,7 +28,10 @@ def write(examined: Examined, target: Path) -> list[str]:
         n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
     }
     if examined.config is not None:
-        changed["config.json"] = Output("config.json", (as_json(examined.config),))
+        text = (
+            json.dumps(examined.config, indent=2, ensure_ascii=False) + "\n"
+        )  # Infinity too, which some configs state
+        changed["config.json"] = Output("config.json", (text.encode(),))
     outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
     target.parent.mkdir(parents=True, exist_ok=True)
     check_room(target.parent, sum(output.size for output in outputs))
