@@ -53,6 +53,19 @@ def test_what_is_known_of_a_folder_is_formed_once(folder, monkeypatch):
     assert Counter(formed) == {"read_json": 1, "ConfigTree.__init__": 2, "LlamaModel.__init__": 2}
 
 
+def test_a_text_is_tried_on_the_weights_that_were_loaded(folder, tmp_path, monkeypatch):
+    """They are in memory; what a text says of a checkpoint on disk stands in test_by_text."""
+    (tmp_path / "book.txt").write_text("of this and that " * 400)
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.tokens_of", lambda *_: None)
+    monkeypatch.setattr("phasor.tools.doctor.text.rank.tokens_of", lambda *_: torch.arange(2000) % 90)
+    monkeypatch.setattr("phasor.tools.doctor.text.rank.read", None)
+    assert diagnose_path(folder, text=tmp_path / "book.txt").ranking.verdict == "cannot tell"  # untrained
+    (tmp_path / "alone").mkdir()
+    shutil.copy(folder / "config.json", tmp_path / "alone" / "config.json")
+    with pytest.raises(ValueError, match="alone: weights are missing; check its config alone"):
+        diagnose_path(tmp_path / "alone", text=tmp_path / "book.txt")
+
+
 def test_json_and_repair(folder, phasor, tmp_path):
     sick = tmp_path / "sick"
     shutil.copytree(folder, sick)

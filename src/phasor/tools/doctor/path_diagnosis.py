@@ -70,7 +70,7 @@ def diagnose_path(
         seen, mended = _repaired(seen, repair)
         folder, path = seen.folder, seen.folder.path
     try:
-        model = load(folder, meta=meta or not folder.has_weights)
+        model = load(folder, meta=meta or (text is None and not folder.has_weights))
     except ValueError as error:
         if path == repair and not seen.findings:
             raise ValueError(f"{error} ({mended[-1]})") from None
@@ -81,7 +81,7 @@ def diagnose_path(
     observed = Observation(model, bare=folder.config.model)
     diagnosis = examined(observed)
     of_weights = (check_layout(folder),) if folder.has_weights and not meta else ()
-    ranking = None if text is None else by_text(path, text)
+    ranking = None if text is None else by_text(model, text)
     diagnosis = replace(diagnosis, findings=(*seen.checks, *of_weights, *diagnosis.findings, *of_text(ranking)))
     return PathDiagnosis(path, diagnosis, curves(observed), mended, ranking)
 
