@@ -1,5 +1,6 @@
 """The model that transformers builds of a config and tensors, and the tokens of a text by its tokenizer."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from .qk_tensors import QKTensors
 
 def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model with these tensors; ``ValueError`` if they are not all."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
+    causal = importlib.import_module("transformers.models.auto.modeling_auto").MODEL_FOR_CAUSAL_LM_MAPPING
     with quiet():
         made = AutoConfig.for_model(**config)
-        with torch.device("meta"):
-            kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
-        model, report = kind.from_pretrained(
+        if type(made) not in causal:
+            raise ValueError(f"transformers has no language model for a {type(made).__name__}")
+        model, report = causal[type(made)].from_pretrained(
             None,
             config=made,
             state_dict=state,
