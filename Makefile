@@ -110,7 +110,7 @@ $(SITE)/installed:
 # The rows of the models beside the transformers that is installed: what is new, and what changed.
 # ARGS="--kept rows.jsonl" goes on where an earlier call was interrupted.
 rows: $(STAMP)
-	@$(BIN)/python -m phasor.models.make_rows $(ARGS)
+	@$(BIN)/python -m evidence $(ARGS)
 
 # What a release consists of, checked as an index would, and tried in environments of their own: the wheels, and the sources,
 # of phasor also without a compiler. Linux; phasor's other wheels are built by .github/workflows/release.yml.
@@ -160,4 +160,4 @@ $(STAMP) $(DEMO)/installed: pyproject.toml setup.py constraints.txt $(OTHERS:%=%
 
 clean:
 	rm -rf $(VENV) $(DEMO) $(PACKAGES) $(SITE) $(COSMIC) .mutants site demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info packages/*/build packages/*/src/*.egg-info
-	find src packages tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src packages tests benchmarks docs evidence -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -8,9 +8,9 @@ from outcomes import read_and_judged
 
 from conformance.conftest import INSTALLED, VERSION
 from conformance.walk import default_config, model_types, quiet
+from evidence.collect import with_defaults
+from evidence.experiment import default_of
 from phasor import ModelRotary, read_parts
-from phasor.models.evidence.collect import with_defaults
-from phasor.models.evidence.experiment import default_of
 from rows import FAMILIES, TOWERS, UNREADABLE
 
 pytestmark = pytest.mark.skipif(INSTALLED != VERSION, reason=f"the defaults are those of transformers {VERSION}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from phasor.models.configs import ModelRotary, read_config
 
 from .pieces import after_words, decoder, made, memory, noise, parts_of_omni, words, words_and_waves
-from .tiny import _candidates, outputs, tiny_config, tiny_inputs, tiny_model
+from .tiny import candidates, outputs, tiny_config, tiny_inputs, tiny_model
 from .walk import quiet
 
 # Type -> (composite type, path of its config, module, class): models that are built from a part of another's config.
@@ -164,7 +164,7 @@ def inputs_for(model_type: str, model: nn.Module) -> Any:
     try:
         return tiny_inputs(model)
     except Exception:
-        return next(iter(_candidates(model)), {})
+        return next(iter(candidates(model)), {})
 
 
 def run(model: nn.Module, inputs: Any) -> list[Tensor]:

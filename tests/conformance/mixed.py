@@ -12,7 +12,7 @@ from phasor.tools.patch.sites import callers, rotating_methods
 
 from .given import inputs_for
 from .pieces import noise
-from .tiny import _candidates, _tensors
+from .tiny import _tensors, candidates
 from .walk import quiet
 
 KINDS = {  # its method -> config of the tower, the token of a place, the number of mm_token_type_ids
@@ -89,7 +89,7 @@ def _of_tower(model: nn.Module, method: str, takes: Any) -> Iterator[dict[str, A
     names = KINDS[method][0]
     config = next((c for n in names if (c := getattr(model.config, n, None)) is not None), None)
     for tower in [m for m in model.modules() if config is not None and getattr(m, "config", None) is config][:1]:
-        for inputs in _candidates(tower):
+        for inputs in candidates(tower):
             named = {RENAMED.get(n, n): v for n, v in inputs.items()}
             yield {VIDEO.get(n, n): v for n, v in named.items()} if "video" in method else named
     size = getattr(config, "image_size", None)

@@ -1,6 +1,5 @@
 """Tiny models: model type -> a model of that type with random weights, and inputs for it."""
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 from phasor.eye import tiny
+from phasor.eye.tiny import inputs
 
 from .changes_for_tiny import AFTER, BEFORE, ONLY_SDPA
 from .walk import default_config, quiet
@@ -44,64 +44,20 @@ def tiny_model(model_type: str) -> torch.nn.Module:
 
 
 def tiny_inputs(model: torch.nn.Module) -> dict[str, Any]:
-    """The first inputs of `_candidates` that the model takes; raises what the last one raised."""
+    """The first inputs of `candidates` that the model takes; raises what the last one raised."""
     error: Exception = ValueError(f"no inputs are known for {type(model).__name__}")
-    for inputs in _candidates(model):
+    for made in candidates(model):
         try:
-            if outputs(model, inputs):
-                return inputs
+            if outputs(model, made):
+                return made
         except Exception as raised:
             error = raised
     raise error
 
 
-def _candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
-    """Words, patches on a grid, an image, sound: what the parameters of ``forward`` ask for, in usual shapes."""
-    names, config = inspect.signature(model.forward).parameters, model.config
-    made = torch.Generator().manual_seed(0)
-
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=made)
-
-    words = min(90, getattr(config.get_text_config(), "vocab_size", None) or 90)
-    ids = torch.randint(3, words, (2, LENGTH), generator=made)
-    size = next((v for n in ("patch_size", "spatial_patch_size") if isinstance(v := getattr(config, n, None), int)), 14)
-    hidden = getattr(config, "hidden_size", None) or 64
-    if "input_ids" in names:
-        yield {"input_ids": ids, **({"decoder_input_ids": ids} if "decoder_input_ids" in names else {})}
-    if "grid_thw" in names or "image_grid_thw" in names:
-        grid = "grid_thw" if "grid_thw" in names else "image_grid_thw"
-        image = "hidden_states" if "hidden_states" in names else "pixel_values"
-        more = {"merge_sizes": torch.tensor([2, 2])} if "merge_sizes" in names else {}
-        for patch in (3 * size**2, 3 * size**2 * getattr(config, "temporal_patch_size", 1)):
-            yield {image: noise(48, patch), grid: torch.tensor([[1, 4, 4], [1, 4, 8]]), **more}
-        for patch in (noise(48, 3, size, size), noise(48, 3, getattr(config, "temporal_patch_size", 1), size, size)):
-            yield {image: patch, grid: torch.tensor([[1, 4, 4], [1, 4, 8]]), **more}
-    elif "pixel_position_ids" in names:
-        cells = torch.stack(torch.meshgrid(torch.arange(6), torch.arange(6), indexing="ij"), -1).reshape(1, -1, 2)
-        yield {"pixel_values": noise(1, 36, 3 * size**2), "pixel_position_ids": cells}
-    elif "pixel_values_videos" in names:
-        yield {"pixel_values_videos": noise(1, 4, 3, 64, 64), "skip_predictor": True}
-    elif "pixel_values" in names:
-        side = next((v for n in ("image_size",) if isinstance(v := getattr(config, n, None), int)), 64)
-        sizes = {"image_sizes": torch.tensor([[side, side]])} if "image_sizes" in names else {}
-        yield {"pixel_values": noise(1, 3, side, side), **sizes}
-    if "input_features" in names:
-        bins = getattr(config, "num_mel_bins", None) or 80
-        widths = (bins, getattr(config, "feature_projection_input_dim", bins))
-        yield from ({"input_features": noise(1, 64, width)} for width in widths)
-        yield {"input_features": noise(1, bins, 64)}
-    if "input_values" in names:
-        yield from ({"input_values": x} for x in (noise(1, 1, 4000), noise(1, 4000)))
-    if {"input_ids", "pixel_values"} <= set(names):
-        side = getattr(config, "image_size", None) or getattr(getattr(config, "vision_config", None), "image_size", 64)
-        yield {"input_ids": ids[:1], "pixel_values": noise(1, 3, side, side)}
-    if {"input_values", "input_features"} <= set(names):
-        yield {"input_values": noise(1, 1, 4000), "input_features": noise(1, 12, 160)}
-    if "past_values" in names:
-        yield {"past_values": [noise(64)]}
-    if "inputs_embeds" in names:
-        yield {"inputs_embeds": noise(2, LENGTH, hidden)}
+def candidates(model: torch.nn.Module) -> Iterator[dict[str, Any]]:
+    """Inputs as the eye makes them up, of two texts that are longer than a window."""
+    return inputs.candidates(model, rows=2, tokens=LENGTH)
 
 
 def outputs(model: torch.nn.Module, inputs: dict[str, Tensor]) -> list[Tensor]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from phasor.models.evidence.experiment import arguments
+from evidence.experiment import arguments
 
 from .source import Name, rotating
 

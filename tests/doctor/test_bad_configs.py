@@ -10,6 +10,7 @@ import torch
 from integrations.sick import healthy
 from phasor.tools.doctor import memory
 from phasor.tools.doctor.folder import bounds
+from phasor.tools.doctor.model_folder import ModelConfig
 
 pytest.importorskip("transformers")
 
@@ -179,7 +180,7 @@ def test_tables_beyond_the_memory(phasor, tmp_path, capsys):
     ],
 )
 def test_sizes_of_models_that_there_are(sizes, shapes, tmp_path):
-    bounds.check_sizes(sizes, shapes, tmp_path)
+    bounds.check_sizes(ModelConfig(sizes), shapes, tmp_path)
 
 
 def test_weights_of_four_bits_describe_a_larger_model(monkeypatch):

@@ -3,7 +3,9 @@
 import json
 import shutil
 import sys
+from collections import Counter
 from dataclasses import replace
+from functools import partial, partialmethod
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,13 @@ from safetensors.torch import load_file, save_file
 
 import limited
 from integrations.sick import emptied, healthy, to_bfloat16
-from phasor.tools.doctor import diagnose, memory
+from phasor.models.reading.composite import ConfigTree
+from phasor.tools.doctor import diagnose, memory, model_folder
 from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.model_folder import INDEX
+from phasor.tools.doctor.observation import Observation
 from phasor.tools.doctor.page import page
-from phasor.tools.doctor.path_diagnosis import PathDiagnosis, of_text
+from phasor.tools.doctor.path_diagnosis import PathDiagnosis, diagnose_path, of_text
 from phasor.tools.doctor.text import Ranking, RankingRow
 
 pytest.importorskip("transformers")
@@ -34,6 +38,32 @@ def test_a_sound_folder(folder, phasor):
     assert (code, err) == (0, "")
     assert out.startswith("verdict      LlamaForCausalLM: right: no fault in ")
     assert "right: config.json: consistency" in out and "model.rotary_emb" in out
+
+
+def test_what_is_known_of_a_folder_is_formed_once(folder, monkeypatch):
+    """One model without weights beside the one that is loaded; the config as it stands, and as the model has it."""
+    import transformers
+
+    formed = []
+    for owner, name in ((model_folder, "read_json"), (ConfigTree, "__init__"), (transformers.LlamaModel, "__init__")):
+        own = getattr(owner, name)
+        noted = partial(lambda own, *a, **k: (formed.append(own.__qualname__), own(*a, **k))[1], own)
+        monkeypatch.setattr(owner, name, partialmethod(noted) if isinstance(owner, type) else noted)
+    assert not diagnose_path(folder).exit_code
+    assert Counter(formed) == {"read_json": 1, "ConfigTree.__init__": 2, "LlamaModel.__init__": 2}
+
+
+def test_a_text_is_tried_on_the_weights_that_were_loaded(folder, tmp_path, monkeypatch):
+    """They are in memory; what a text says of a checkpoint on disk stands in test_by_text."""
+    (tmp_path / "book.txt").write_text("of this and that " * 400)
+    monkeypatch.setattr("phasor.tools.doctor.path_diagnosis.tokens_of", lambda *_: None)
+    monkeypatch.setattr("phasor.tools.doctor.text.rank.tokens_of", lambda *_: torch.arange(2000) % 90)
+    monkeypatch.setattr("phasor.tools.doctor.text.rank.read", None)
+    assert diagnose_path(folder, text=tmp_path / "book.txt").ranking.verdict == "cannot tell"  # untrained
+    (tmp_path / "alone").mkdir()
+    shutil.copy(folder / "config.json", tmp_path / "alone" / "config.json")
+    with pytest.raises(ValueError, match="alone: weights are missing; check its config alone"):
+        diagnose_path(tmp_path / "alone", text=tmp_path / "book.txt")
 
 
 def test_json_and_repair(folder, phasor, tmp_path):
@@ -222,7 +252,7 @@ def test_a_model_that_does_not_fit_is_checked_without_weights(folder, phasor, mo
 
 def test_the_page_of_a_damaged_model():
     model = to_bfloat16(healthy("gemma3"))
-    told = curves(model)
+    told = curves(Observation(model))
     text = page(diagnose(model), told)
     assert "frequencies rounded to bfloat16" in text.splitlines()[0]
     full, sliding = told
@@ -250,7 +280,7 @@ def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, cod
 
 
 def test_curves_of_a_sound_model_and_of_one_that_was_never_filled():
-    assert {max(curve.apart) for curve in curves(healthy("deepseek_v3, yarn"))} == {0.0}
-    (curve,) = curves(emptied(healthy("llama"), float("nan")))
+    assert {max(curve.apart) for curve in curves(Observation(healthy("deepseek_v3, yarn")))} == {0.0}
+    (curve,) = curves(Observation(emptied(healthy("llama"), float("nan"))))
     assert set(curve.apart) == {float("inf")} and curve.to_dict()["apart"][0] == "inf"
     assert torch.tensor(curve.positions).diff().min() > 0

@@ -254,6 +254,13 @@ def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
     assert contents(tmp_path) == before and not (tmp_path / "new").exists()
 
 
+def test_a_number_without_end_stays(edited, tmp_path):
+    """As hybrids with Mamba's layers state it."""
+    endless = {"time_step_limit": [0.0, float("inf")]}
+    write(examine(edited(THETA | endless)), tmp_path / "mended")
+    assert config_of(tmp_path / "mended").items() >= endless.items()
+
+
 def test_of_links_the_content_is_copied(edited, tmp_path):
     """A hub's cache: files are links to blobs; here a folder is one, too."""
     folder, beside = edited(THETA), tmp_path / "beside"

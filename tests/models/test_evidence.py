@@ -7,16 +7,16 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from evidence.__main__ import observable
+from evidence.changes import changes
+from evidence.collect import collect, of_type, with_defaults
+from evidence.compare import differences
+from evidence.experiment import Outcome, arguments, default_of, experiment
+from evidence.verdict import FILE, Tally, argued, reasons
 from phasor import RotarySpec, read_config
 from phasor.axes import Listed
 from phasor.eye.experiments import longest_in
 from phasor.models.configs import ModelRotary
-from phasor.models.evidence.changes import changes
-from phasor.models.evidence.collect import collect, of_type, with_defaults
-from phasor.models.evidence.compare import differences
-from phasor.models.evidence.experiment import Outcome, arguments, default_of, experiment
-from phasor.models.evidence.verdict import FILE, Tally, argued, reasons
-from phasor.models.make_rows import observable
 from phasor.models.rows import ROWS
 
 # Halves, neighbours, permuted, a part, the end of a head; kinds of layers; sections; roundings; a temperature; towers;

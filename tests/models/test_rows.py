@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from phasor.models import make_rows
+from evidence import __main__ as make_rows
 from phasor.models.reading.axes import striped
 from phasor.models.reading.row import Alias, PartOf, Row
 from phasor.models.reading.text import TextModel

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from .scale import logit_scale
-from .sites import Side, Site
+from .sites import Site
 from .spec import EVEN, Measured, NoSpec, measured
-from .tape import upstream
 
 STEPS = 1e-4  # relative: the step from token to token is a number of its own beyond this
 MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
@@ -84,11 +83,3 @@ def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
             f"factor on the keys: {times:.6g}", f"keys are multiplied by {times:.9g} beside the rotation"
         )
     return None
-
-
-def trained(side: Side) -> bool:
-    """Whether weights multiply on the way: a factor that training chose. Weights that are all 1 choose none."""
-    seen, tape = side.operator, side.tape
-    constants = {i for o in seen.operations for i in o.inputs if i not in tape.data} if seen is not None else set()
-    chosen = (i for i in constants if any(w in tape.weights for w in upstream(tape, [i])))
-    return any(bool(((v := tape.values[i]) != 1).any() and (v != 0).any()) for i in chosen)

@@ -13,7 +13,7 @@ from .layout import Placed, placed
 from .linear import MOVES, mixes
 from .operator import NoRotation, Operator
 from .place import Where, where_of
-from .tape import Attention, Operation, Tape
+from .tape import Attention, Operation, Tape, upstream
 from .turning import Eye, Learned, Seen
 
 NOTHING = Seen(fixed=True)
@@ -56,6 +56,14 @@ class Side:
     @cached_property
     def placed(self) -> Placed | None:
         return None if self.operator is None or not self.operator.turns else placed(self.operator)
+
+    @cached_property
+    def trained(self) -> bool:
+        """Whether weights multiply on the way: a factor that training chose. Weights that are all 1 choose none."""
+        operations, values = (self.operator.operations if self.operator is not None else ()), self.tape.values
+        constants = {i for o in operations for i in o.inputs if i not in self.tape.data}
+        chosen = (i for i in constants if any(w in self.tape.weights for w in upstream(self.tape, [i])))
+        return any(bool((values[i] != 1).any() and (values[i] != 0).any()) for i in chosen)
 
     @cached_property
     def place(self) -> Where | None:

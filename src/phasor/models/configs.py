@@ -30,6 +30,7 @@ __all__ = [
     "read_parts",
     "read_rule",
     "register_model",
+    "tree_of",
     "write_config",
 ]
 
@@ -59,8 +60,7 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     ('base 500000', 'not in config: hidden_size / num_attention_heads = 16')
     """
     with in_file(source):
-        data = load(source)
-        tree = ConfigTree(data, ROWS)
+        tree = tree_of(source)
         path = tree.choose(part)
         try:
             return read_part(tree, path)
@@ -81,8 +81,7 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
     'no rotary: this config only holds text_config, vision_config'
     """
     with in_file(source):
-        data = load(source)
-        tree = ConfigTree(data, ROWS)
+        tree = tree_of(source)
     parts: dict[str, ModelRotary | str] = {}
     for path in ("", *tree.paths):
         try:
@@ -92,6 +91,11 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
         except ValueError as error:
             parts[path] = f"not read: {error}"
     return parts
+
+
+def tree_of(source: Source) -> ConfigTree:
+    """A config with the models in it, for whoever reads it more than once: it is a ``source`` itself."""
+    return source if isinstance(source, ConfigTree) else ConfigTree(load(source), ROWS)
 
 
 def read_rule(source: Source) -> Rule:
@@ -105,7 +109,7 @@ def read_rule(source: Source) -> Rule:
     2
     """
     with in_file(source):
-        return read_numbering(ConfigTree(load(source), ROWS))
+        return read_numbering(tree_of(source))
 
 
 def register_model(name: str, row: Row) -> None:

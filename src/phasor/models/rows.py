@@ -1,8 +1,8 @@
 """The rows: what `rows.json` says of every model type, made into objects when they are asked for.
 
-``make rows`` compares that file with observed models (`make_rows`). In it ``is`` names a class, whose fields stand
-beside it where they differ from their defaults; ``rule`` a function of the engine or of `rules`, with its arguments;
-``like`` another row, which the fields beside it change.
+``make rows`` compares that file with observed models. In it ``is`` names a class, whose fields stand beside it where
+they differ from their defaults; ``rule`` a function of the engine or of `rules`, with its arguments; ``like`` another
+row, which the fields beside it change.
 """
 
 import inspect

@@ -52,11 +52,14 @@ def run(model: nn.Module, inputs: Inputs) -> Any:
         return model(**copies)
 
 
-def candidates(model: nn.Module) -> Iterator[Inputs]:
-    """Each set of inputs that may fit what ``forward`` asks for; what else it cannot do without is filled in."""
+def candidates(model: nn.Module, rows: int = 1, tokens: int = TOKENS) -> Iterator[Inputs]:
+    """Each set of inputs that may fit what ``forward`` asks for; what else it cannot do without is filled in.
+
+    ``rows`` of so many ``tokens``, and as many pictures in a list of patches; of anything else there is one.
+    """
     takes = inspect.signature(model.forward).parameters
     needed = [n for n, p in takes.items() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
-    made = Made(model.config)
+    made = Made(model.config, rows, tokens)
     for way in (words, gridded, cells, film, picture, features, wave, words_and_more, series, embedded):
         for inputs in way(made, set(takes)):
             missing = {name: FILLED[name](made, inputs) for name in needed if name not in inputs and name in FILLED}
@@ -66,8 +69,8 @@ def candidates(model: nn.Module) -> Iterator[Inputs]:
 class Made:
     """Random words and numbers, in the sizes that a config states."""
 
-    def __init__(self, config: Any) -> None:
-        self.config = config
+    def __init__(self, config: Any, rows: int, tokens: int) -> None:
+        self.config, self.rows, self.tokens = config, rows, tokens
         self.generator = torch.Generator().manual_seed(0)
 
     def noise(self, *shape: int) -> Tensor:
@@ -75,7 +78,7 @@ class Made:
 
     def words(self, *more: int) -> Tensor:
         most = self.number("vocab_size", default=90)
-        return torch.randint(3, max(4, min(90, most)), (1, TOKENS, *more), generator=self.generator)
+        return torch.randint(3, max(4, min(90, most)), (self.rows, self.tokens, *more), generator=self.generator)
 
     def number(self, *names: str, default: int) -> int:
         """The first of these that the config states, or one inside it."""
@@ -97,7 +100,9 @@ def words(made: Made, takes: set[str]) -> Iterator[Inputs]:
             **({"decoder_input_ids": made.words()} if "decoder_input_ids" in takes else {}),
         }
         yield {"input_ids": made.words(), "use_cache": False}
-        encoded = {"encoder_hidden_states": made.noise(1, TOKENS, _width(made))}  # for a decoder without its encoder
+        encoded = {
+            "encoder_hidden_states": FILLED["encoder_hidden_states"](made, {})
+        }  # for a decoder without its encoder
         encoded = encoded if encoded.keys() <= takes else {}
         if channels := made.number("num_channels", "num_codebooks", "audio_num_codebooks", "num_vq", default=0):
             ids = made.words(channels)
@@ -118,14 +123,15 @@ def gridded(made: Made, takes: set[str]) -> Iterator[Inputs]:
     time = made.number("temporal_patch_size", default=2)
     merge = made.number("spatial_merge_size", "merge_size", default=2)
     height, width = CELLS[0] * merge, CELLS[1] * merge
-    more = {"merge_sizes": torch.tensor([merge])} if "merge_sizes" in takes else {}
-    count = height * width
+    grids = torch.tensor([[1, height, width * (1 + row)] for row in range(made.rows)])
+    more = {"merge_sizes": torch.tensor([merge] * made.rows)} if "merge_sizes" in takes else {}
+    count = int(grids.prod(1).sum())
     shapes: list[tuple[int, ...]] = [(count, 3 * patch**2 * depth) for depth in dict.fromkeys((1, time, 2))] + [
         (count, 3, patch, patch)
     ]
     shapes += [(count, 3, time, patch, patch), (1, count, 3, patch, patch), (count, patch * merge, patch * merge, 3)]
     for shape in shapes:
-        yield {image: made.noise(*shape), grid: torch.tensor([[1, height, width]]), **more}
+        yield {image: made.noise(*shape), grid: grids, **more}
 
 
 def cells(made: Made, takes: set[str]) -> Iterator[Inputs]:
@@ -208,8 +214,8 @@ def embedded(made: Made, takes: set[str]) -> Iterator[Inputs]:
                 made.number(n, default=64) for n in ("hidden_size", "d_model", "embed_dim", "embedding_size")
             )
             for width in widths:
-                yield {name: made.noise(1, TOKENS, width)}
-                yield {name: made.noise(1, width, TOKENS)}
+                yield {name: made.noise(made.rows, made.tokens, width)}
+                yield {name: made.noise(made.rows, width, made.tokens)}
 
 
 def _width(made: Made) -> int:
@@ -220,10 +226,10 @@ def _width(made: Made) -> int:
 FILLED: dict[str, Callable[[Made, Inputs], Any]] = {
     "input_ids": lambda made, inputs: made.words(),
     "decoder_input_ids": lambda made, inputs: made.words(),
-    "attention_mask": lambda made, inputs: torch.ones(1, TOKENS, dtype=torch.long),
-    "position_ids": lambda made, inputs: torch.arange(TOKENS)[None],
-    "encoder_hidden_states": lambda made, inputs: made.noise(1, TOKENS, _width(made)),
+    "attention_mask": lambda made, inputs: torch.ones(made.rows, made.tokens, dtype=torch.long),
+    "position_ids": lambda made, inputs: torch.arange(made.tokens)[None],
+    "encoder_hidden_states": lambda made, inputs: made.noise(made.rows, made.tokens, _width(made)),
     "pixel_values": lambda made, inputs: next(picture(made, {"pixel_values"}))["pixel_values"],
-    "num_patches": lambda made, inputs: TOKENS // 2,
+    "num_patches": lambda made, inputs: made.tokens // 2,
     "chunk_sample_lengths": lambda made, inputs: torch.tensor([FRAMES * 160]),
 }

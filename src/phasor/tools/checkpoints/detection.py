@@ -9,7 +9,6 @@ import numpy as np
 
 from .formats import read
 from .permutation import PAIRS, SURE, rotated_channels, with_pairs
-from .plan import pair_word
 from .qk_tensors import AttentionTensors, QKTensors
 from .scores import Floats, gains_of, heads_of
 from .stored import Tensor
@@ -69,7 +68,7 @@ def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = Fa
     """
     source = read(Path(path), allow_pickle=allow_pickle)
     qk = source.qk_tensors(part)
-    said, found = pair_word(qk, source.layout), layout_of_weights(source.tensors, qk)
+    said, found = qk.pair_word(source.layout), layout_of_weights(source.tensors, qk)
     about = str(path), source.format, qk.rotary.model_type, said, source.why
     return Detection(*about, found.word, found.z, found.odd, source.lost)
 

@@ -97,6 +97,19 @@ CANNOT = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}  # no copy 
 Tell = Callable[[int], None]  # is told how many bytes were written
 
 
+def write_output(path: Path, output: Output, tell: Tell) -> None:
+    """One new file, on the disk when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(exist_ok=False)
+    if output.save is not None:
+        output.save(path)
+        tell(output.size)
+    with open(path, "r+b", buffering=0) as file:
+        for segment in () if output.save else output.segments:
+            write_segment(file.fileno(), segment, tell)
+        os.fsync(file.fileno())
+
+
 def write_segment(fd: int, segment: Segment, tell: Tell) -> None:
     """Append one segment to a file that is open for writing."""
     if isinstance(segment, bytes):

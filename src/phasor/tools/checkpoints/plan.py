@@ -120,7 +120,7 @@ def make_plan(
             f"{source.path}: the format {form} is read in {target}, and has no place to say {to}; convert it --to "
             f"transformers first, and that --to {to}"
         )
-    before, after = (pair_word(qk, word) for word in (source.layout, target))
+    before, after = (qk.pair_word(word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
         raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
     quantized = source.config.get("quantization_config") or {}
@@ -197,11 +197,6 @@ def _check_types(source: Source) -> None:
                 f"{source.place(name)}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
                 "convert the file from before it was quantized"
             )
-
-
-def pair_word(qk: QKTensors, word: str) -> str:
-    """A layout's word with ``"native"`` spelled out, where it is one of the two."""
-    return word_of(with_pairs(qk.native, word))
 
 
 def marked(qk: QKTensors, form: str, layout: str) -> str:

@@ -8,17 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...models.configs import ModelRotary, read_config
+from ...models.configs import ModelRotary, Source, read_config, tree_of
 from ...models.prefixes import attentions, find_prefix
 from ...models.reading.composite import ConfigTree
 from ...models.reading.load import in_file
 from ...models.reading.row import NoRotary
 from ...models.reading.text_row import TextRow
-from ...models.rows import ROWS
 from ...models.weights import Lacking, Piece, Shapes, Weights, pieces
 from ...rotary.layout import Layout
 from ...rotary.spec import RotarySpec
-from .permutation import indices_of, with_pairs
+from .permutation import indices_of, with_pairs, word_of
 from .stored import BLOCKS, FLOATS, Tensor, file_of, place_of
 
 
@@ -53,6 +52,10 @@ class QKTensors:
         """The layout that the model's own code reads, of the first layer that rotates."""
         return next(iter(self.rotary.distinct)).layout
 
+    def pair_word(self, word: str) -> str:
+        """A layout's word with ``"native"`` spelled out, where it is one of the two."""
+        return word_of(with_pairs(self.native, word))
+
     @property
     def says_itself(self) -> bool:
         """Whether the model's config says its layout, so that both are native (``rope_interleave``)."""
@@ -61,7 +64,7 @@ class QKTensors:
 
 def find_qk_tensors(
     folder: Path,
-    config: dict[str, Any],
+    config: Source,
     tensors: Mapping[str, Tensor],
     part: str | None,
     *,
@@ -75,8 +78,9 @@ def find_qk_tensors(
     """
     with in_file(file or (folder if (folder / "config.json").is_file() else None)):
         try:
-            rotary = read_config(config, part=part)
-            row, sets = _weights(config, rotary.part)
+            tree = tree_of(config)
+            rotary = read_config(tree, part=part)
+            row, sets = _weights(tree, rotary.part)
         except ValueError as error:
             if not keys and not isinstance(error, NoRotary):  # nothing to convert is an error here
                 raise
@@ -160,9 +164,8 @@ def _in_words(says: str, keys: Mapping[str, str]) -> str:
     return re.sub(rf"\b({words})\b", lambda match: keys[match[0]], says) if keys else says
 
 
-def _weights(config: dict[str, Any], part: str) -> tuple[Any, list[Weights]]:
+def _weights(composite: ConfigTree, part: str) -> tuple[Any, list[Weights]]:
     """The row of a part, and the names that its tensors may have: those of published files, those of transformers."""
-    composite = ConfigTree(config, ROWS)
     row = composite.row(composite.sub_models.get(part, part))
     if row is None:
         name = composite.name(part)

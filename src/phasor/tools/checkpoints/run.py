@@ -8,7 +8,7 @@ from typing import Any
 
 from ...support.lock import LOCK, alone
 from ...support.whole_files import check_folder_target, put_in_place
-from .output import Output, Tell, as_json, check_room, write_segment
+from .output import Output, Tell, as_json, check_room, write_output
 from .plan import ConversionPlan, make_plan
 from .source import OURS, PROOF
 
@@ -95,9 +95,7 @@ def _written(plan: ConversionPlan, folder: Path, proof: bool, tell: Tell) -> dic
     check_room(folder, plan.size)
     before = plan.state()
     for output in plan.outputs:
-        path = folder / output.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(path, output, tell)
+        write_output(folder / output.name, output, tell)
     if plan.state() != before:  # a mixture would look whole
         raise ValueError(f"{plan.source.path}: changed while it was converted; run it again")
     if not proof:
@@ -107,18 +105,6 @@ def _written(plan: ConversionPlan, folder: Path, proof: bool, tell: Tell) -> dic
     report = prove(plan, folder)
     write_output(folder / PROOF, Output(PROOF, (as_json(report),)), tell)
     return report
-
-
-def write_output(path: Path, output: Output, tell: Tell) -> None:
-    """One new file, on the disk when this returns."""
-    path.touch(exist_ok=False)
-    if output.save is not None:
-        output.save(path)
-        tell(output.size)
-    with open(path, "r+b", buffering=0) as file:
-        for segment in () if output.save else output.segments:
-            write_segment(file.fileno(), segment, tell)
-        os.fsync(file.fileno())
 
 
 def check_target(plan: ConversionPlan, target: Path, force: bool) -> None:

@@ -1,10 +1,10 @@
 """The model that transformers builds of a config and tensors, and the tokens of a text by its tokenizer."""
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...support.errors import first_line
@@ -12,20 +12,18 @@ from ...support.transformers_log import quiet
 from .opening import check_json
 from .permutation import order_of, reorder, with_pairs
 from .qk_tensors import QKTensors
-from .reordering import load
-from .stored import BLOCKS, Tensor
-from .torch_types import TORCH
 
 
 def build(config: dict[str, Any], state: dict[str, torch.Tensor]) -> Any:
     """The model with these tensors; ``ValueError`` if they are not all."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
+    causal = importlib.import_module("transformers.models.auto.modeling_auto").MODEL_FOR_CAUSAL_LM_MAPPING
     with quiet():
         made = AutoConfig.for_model(**config)
-        with torch.device("meta"):
-            kind = type(AutoModelForCausalLM.from_config(made, trust_remote_code=False))
-        model, report = kind.from_pretrained(
+        if type(made) not in causal:
+            raise ValueError(f"transformers has no language model for a {type(made).__name__}")
+        model, report = causal[type(made)].from_pretrained(
             None,
             config=made,
             state_dict=state,
@@ -48,14 +46,6 @@ def relaid(qk: QKTensors, state: Mapping[str, torch.Tensor], word: str) -> dict[
             axis = held[0].axis
             changed[name] = reorder(changed[name], order_of(held, changed[name].shape[axis], *layouts), axis)
     return changed
-
-
-def as_torch(tensor: Tensor) -> torch.Tensor:
-    """A whole tensor; ``ValueError`` for a dtype that torch does not have."""
-    if tensor.dtype not in TORCH:
-        raise ValueError(f"{tensor.dtype.removeprefix(BLOCKS)} is no dtype of torch")
-    data = np.array(load(tensor).reshape(-1))
-    return torch.from_numpy(data).view(TORCH[tensor.dtype]).reshape(tensor.shape)
 
 
 def tokenize(folder: Path, config: dict[str, Any], text: str, *, special: bool) -> torch.Tensor:

@@ -10,7 +10,7 @@ from ...encodings.sinusoidal import sinusoids
 from ...eye.added import Added
 from ...models.without_rotation import COUNTS_ALL, READS_MASK
 from .check_ways import RESTART
-from .deviation import Deviation
+from .deviation import Deviation, places
 from .ways import Piece
 
 CLOSE = 2e-2  # of the length of a row: what half precision leaves
@@ -129,8 +129,7 @@ def deviation_of_positions(table: Table, added: Added, piece: Piece) -> Deviatio
     if not bool(by.any()):
         return ""
     wrong = by != 0
-    rows = tuple(wrong.any(1).nonzero().flatten().tolist())
-    which = tuple(wrong.any(0).nonzero().flatten().tolist())
+    rows, which = places(wrong, 0), places(wrong, 1)
     row, token = rows[0], int(wrong[rows[0]].nonzero()[0])
     if table.first is not None and piece.given and bool((by == -table.first)[live].all()):
         return f"positions that are given are rows of the table, of which the model's own count begins at {table.first}"
@@ -149,7 +148,7 @@ def _padded(table: Table, at: Tensor, by: Tensor, live: Tensor) -> Deviation | s
         return ""
     if not bool(by.any()) and not table.counts_text:
         return "padding has positions as text has: give position_ids that count the text"
-    rows, which = (tuple(wrong.any(axis).nonzero().flatten().tolist()) for axis in (1, 0))
+    rows, which = places(wrong, 0), places(wrong, 1)
     if not bool(by.any()):
         return Deviation("padding counted", "padding takes positions of the text", which[0], None, which, rows)
     says = "tokens are not at the positions of the text, nor at those of the row"

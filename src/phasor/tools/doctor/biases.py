@@ -16,7 +16,7 @@ from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
 from ...models.without_rotation import ALIBI, ALWAYS_ALIBI, DISENTANGLED, LEARNED, stated_slopes
 from .check_ways import RESTART
-from .deviation import Deviation, along
+from .deviation import Deviation, places
 
 WITHIN = 2e-5  # of the values that a bias is formed of: a few roundings of float32
 WITHIN_HALF = 2.0**-7  # two roundings of bfloat16
@@ -199,13 +199,13 @@ def deviation_of_bias(known: Known, bias: LogitBias, queries: Tensor, keys: Tens
     if not bool(wrong.any()):
         return ""
     keys_of, distance = (x.expand_as(seen) for x in (keys[:, None, None, :], distance))
-    places = wrong.nonzero()
-    at = places[:: 1 + len(places) // MOST].unbind(1)
+    every = wrong.nonzero()
+    at = every[:: 1 + len(every) // MOST].unbind(1)
     parts = (seen[at], must[at], at[1], distance[at], keys_of[at], size[at])
     slopes = (_slopes_of(seen, there, distance), _slopes_of(must, there, distance))
     compared = Compared(*parts, known, int(queries.min()), slopes)
     cause, says = next((name, said) for name, test in NAMES if (said := test(compared)) is not None)
-    heads, tokens_of, of_rows = (tuple(along(wrong, axis).nonzero().flatten().tolist()) for axis in (1, 2, 0))
+    heads, tokens_of, of_rows = (places(wrong, axis) for axis in (1, 2, 0))
     few = f"{', '.join(map(str, heads[:6]))}{', …' * (len(heads) > 6)}"
     place = f" (head{'s' * (len(heads) > 1)} {few})" if len(heads) < seen.shape[1] else ""
     return Deviation(cause, says + place, tokens_of[0], None, tokens_of, of_rows)
@@ -234,9 +234,10 @@ def _positions(c: Compared) -> str | None:
 
 def _slopes_of(values: Tensor, there: Tensor, distance: Tensor) -> list[float | None]:
     """By which one each head falls with the distance; None where by no one."""
-    there = there & (distance > 0)
-    heads = range(values.shape[1])
-    return [_slope(values[:, head][there[:, head]], distance[:, head][there[:, head]]) for head in heads]
+    each = (-values / distance).masked_fill(~there | (distance <= 0), torch.nan).movedim(1, 0).flatten(1)
+    middle = each.nanmedian(1, keepdim=True).values
+    even = (((each - middle).abs() <= 2e-2 * middle.abs() + 1e-7) | each.isnan()).all(1) & middle[:, 0].isfinite()
+    return [slope if one else None for slope, one in zip(middle[:, 0].tolist(), even.tolist(), strict=True)]
 
 
 def _slopes(c: Compared) -> str | None:
@@ -250,14 +251,6 @@ def _slopes(c: Compared) -> str | None:
     if torch.allclose(torch.tensor(seen[::-1]), torch.tensor(must), rtol=1e-2):
         return f"the slopes of the heads are in reverse order ({few})"
     return f"the slopes of the heads are {few}, and must be {right}"
-
-
-def _slope(values: Tensor, distance: Tensor) -> float | None:
-    if not len(values):
-        return None
-    each = -values / distance
-    middle = each.median()
-    return float(middle) if bool(((each - middle).abs() <= 2e-2 * middle.abs() + 1e-7).all()) else None
 
 
 def _direction(c: Compared) -> str | None:

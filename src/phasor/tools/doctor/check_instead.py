@@ -14,10 +14,9 @@ from ...eye.attention import attentions
 from ...eye.bias import LogitBias, biases_of
 from ...eye.tape import Tape
 from ...models.without_rotation import ROUNDED, SHARED
-from ...support.findings import span
 from .added import Table, deviation_of_positions, first_row, in_layout, table_of
 from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
-from .check_ways import config_of, wrong_in_calls
+from .check_ways import config_of, without_fault, wrong_in_calls
 from .deviation import Deviation
 from .observation import Observation
 from .report import ADDED, BIAS, Check
@@ -104,7 +103,9 @@ class _Examined:
                 mine = [(one, why) for one, why in faults if one.name == what]
                 wrong[what] += mine
                 if compared and not mine:
-                    found.append(self._without_fault(what, way, [one for one in unseen if one[0] == what]))
+                    found.append(
+                        without_fault(self._blank(what, way, ""), [one[1:] for one in unseen if one[0] == what])
+                    )
         told = {check.cause for check in found if check.verdict == "wrong"}
         told |= {"positions"} if told & {"first index", "added twice"} else set()  # what follows from these
         for what, those in wrong.items():
@@ -116,13 +117,6 @@ class _Examined:
         kind = ADDED if check.what.startswith(ADDED) else BIAS
         return replace(
             check, needed=check.needed or not any(c.verdict != "not shown" and c.what.startswith(kind) for c in found)
-        )
-
-    def _without_fault(self, what: str, way: Way, unseen: list[tuple[str, str, str]]) -> Check:
-        if not unseen:
-            return replace(self._blank(what, way, ""), verdict="right")
-        return replace(
-            self._blank(what, way, unseen[0][2]), where=span(list(dict.fromkeys(place for _, place, _ in unseen)))
         )
 
     def _blank(self, what: str, way: Way, reason: str, needed: bool = False) -> Check:

@@ -14,7 +14,7 @@ from ...eye.sites import Site
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
-from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective
+from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective, places
 from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
@@ -117,7 +117,7 @@ def _planned(observed: Observation, where: str) -> Planned | str:
     own = specs_of_layer(module, models)
     specs = [spec for spec in own if spec is not None] or ([] if own == [None] else specs_of(models))
     # where the config says a factor on the softmax scale, the class's own scale must have it
-    scales = scales_of(observed.reading.rebuilt.module(where)) if models[0].softmax_factor == 1 else {}
+    scales = scales_of(observed.fresh(where)) if models[0].softmax_factor == 1 else {}
     called = any(site.path == where and site.kind in ("functions", "method") for site in observed.sites)
     around = [path.rpartition(".")[0] for path in observed.modules]
     beside = any(not path or where.startswith(f"{path}.") for path in around)  # a module that forms tables
@@ -195,10 +195,8 @@ class _Seen:
         blank = Check(what=f"{IN_CALLS} {self.way.name}", against="itself", verdict="not shown")
         if self.why_not or not self.known:
             return replace(blank, reason=self.why_not or "nothing turns in one call")
-        if self.unseen:
-            where = span(list(dict.fromkeys(key[0] for key in self.unseen)))
-            return replace(blank, where=where, reason=next(iter(self.unseen.values())))
-        return replace(blank, verdict="right", difference=Difference(of="q and k"))
+        found = without_fault(blank, [(key[0], why) for key, why in self.unseen.items()])
+        return found if self.unseen else replace(found, difference=Difference(of="q and k"))
 
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
@@ -219,7 +217,7 @@ class _Seen:
         if seen is None or passing is None:
             return self._placed(one, Deviation("layout", "other channels turn or pass than in one plain call"))
         if passing.any():
-            where, those = (tuple(passing.any(axis).nonzero().flatten().tolist()) for axis in (0, 1))
+            where, those = (places(passing, axis) for axis in (1, 0))
             says = "channels that pass are longer or shorter than in one plain call"
             return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
         by = self._shifts.get((one.where, one.number))
@@ -318,6 +316,13 @@ def config_of(model: nn.Module, where: str) -> Any:
     parts = where.split(".")
     around = (model.get_submodule(".".join(parts[:i])) for i in range(len(parts) - 1, -1, -1))
     return next((m.config for m in around if hasattr(m, "config")), None)
+
+
+def without_fault(blank: Check, unseen: Sequence[tuple[str, str]]) -> Check:
+    """Right where all was compared. ``unseen``: the places that were not, each with the reason."""
+    if not unseen:
+        return replace(blank, verdict="right")
+    return replace(blank, where=span(list(dict.fromkeys(place for place, _ in unseen))), reason=unseen[0][1])
 
 
 def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:

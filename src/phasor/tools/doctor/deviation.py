@@ -107,7 +107,7 @@ def _moved(v: Values) -> str | None:
     """What positions the wrong tokens are turned by, where each is turned by one."""
     there = v.wrong.any(2).any(1)
     rows, tokens = there.nonzero()[:MOST_SOUGHT].unbind(1)
-    head = int(along(v.wrong, 1).nonzero()[0])
+    head = places(v.wrong, 1)[0]
     at = effective(v.all_seen, v.others, v.within, head)[rows, tokens]
     if bool((at == NOWHERE).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
         return None
@@ -186,7 +186,7 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
     wrong = ((seen - must).abs() > within * must.abs().clamp(min=1e-6)) & live[:, None, None]
     if not bool(wrong.any()):
         return None
-    rows, _, pairs, tokens = (tuple(along(wrong, axis).nonzero().flatten().tolist()) for axis in range(4))
+    rows, _, pairs, tokens = (places(wrong, axis) for axis in range(4))
     parts = _parts(wrong, live)
     values = Values(seen, must, wrong, within, others, parts)
     cause, says = next(
@@ -204,6 +204,10 @@ def deviation(seen: Tensor, must: Tensor, others: Tensor, live: Tensor, within: 
 def along(wrong: Tensor, axis: int) -> Tensor:
     """Which places along one axis are wrong anywhere."""
     return wrong.transpose(0, axis).flatten(1).any(1)
+
+
+def places(wrong: Tensor, axis: int) -> tuple[int, ...]:
+    return tuple(along(wrong, axis).nonzero().flatten().tolist())
 
 
 def _parts(wrong: Tensor, live: Tensor) -> dict[str, list[int]]:

@@ -1,17 +1,13 @@
 """How far the tables of each rotary module are from those of its config, position by position."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
 from ...rotary.spec import RotarySpec
-from ..patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
-from ..patch.rebuilt import probe_of
-from ..patch.sites import rotary_modules
-from .against_config.rotary_module import expected, tables_of_module
+from .against_config.rotary_module import Module, by_layer_type, expected, tables_of_module
+from .observation import Observation
 
 FARTHEST = 131_071
 PER_OCTAVE = 8
@@ -36,31 +32,23 @@ class Curve:
         return {"module": self.module, "spec": self.spec, "positions": list(self.positions), "apart": apart}
 
 
-def curves(model: nn.Module) -> tuple[Curve, ...]:
+def curves(observed: Observation) -> tuple[Curve, ...]:
     """A curve for each module that forms cos and sin of positions, and each layer type it forms them for.
 
     Each is the one of the specs of its part that fits best. Modules whose positions are real coordinates, or that
     number their tokens themselves, have none.
     """
     with torch.no_grad(), torch.device("cpu"):
-        plan = ModelReading(model, "float32")
-        return tuple(c for path, module in rotary_modules(model).items() for c in _of_module(plan, path, module))
+        modules = [by_layer_type(observed.reading, path, module) for path, module in observed.modules.items()]
+        return tuple(c for those in modules if not isinstance(those, str) for one in those for c in _best(one))
 
 
-def _of_module(plan: ModelReading, path: str, module: nn.Module) -> Iterator[Curve]:
-    models, reason = plan.models_of(module)
-    probe, _ = probe_of(module)
-    if reason or probe is None:
-        return
-    forward = forward_specs(models)
-    for layer_type in layer_types(module):
-        curves = [_curve(path, probe, layer_type, spec) for spec in of_layer_type(layer_type, models, forward)]
-        known = [curve for curve in curves if curve is not None]
-        if known:
-            yield min(known, key=lambda curve: max(curve.apart))
+def _best(one: Module) -> list[Curve]:
+    curves = [curve for spec in one.specs if (curve := _curve(one, spec)) is not None]
+    return sorted(curves, key=lambda curve: max(curve.apart))[:1]
 
 
-def _curve(path: str, probe: nn.Module, layer_type: str | None, spec: RotarySpec) -> Curve | None:
+def _curve(one: Module, spec: RotarySpec) -> Curve | None:
     if spec.coordinates == "real":
         return None
     longest = FARTHEST + 1
@@ -69,12 +57,12 @@ def _curve(path: str, probe: nn.Module, layer_type: str | None, spec: RotarySpec
         longest = spec.scaling.trained_length
     positions = _positions(longest)
     at = torch.tensor(positions).expand(spec.axes.count, -1)
-    theirs = tables_of_module(probe, layer_type, spec, at)
+    theirs = tables_of_module(one.probe, one.layer_type, spec, at)
     if theirs is None or theirs.pairs != spec.pairs:
         return None
     cos, sin = expected(spec, at)
     apart = torch.maximum((theirs.cos - cos).abs(), (theirs.sin - sin).abs()).nan_to_num(torch.inf).amax(-1)
-    name = path if layer_type is None else f"{path}: {layer_type}"
+    name = one.path if one.layer_type is None else f"{one.path}: {one.layer_type}"
     return Curve(name, spec.describe(), positions, tuple(apart.tolist()))
 
 

@@ -16,7 +16,7 @@ from .check_instead import check_instead
 from .check_ways import check_ways
 from .inputs import of_black_box
 from .laws import all_laws, check_compiled, check_encoder, check_laws, check_laws_beside
-from .observation import Observation
+from .observation import NO_VALUES, Observation
 from .operators import check_operators, of_unread
 from .report import ROTATION, Check, Diagnosis
 from .running import BlackBox, Misuse
@@ -67,12 +67,20 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
     if isinstance(model, nn.Module) and not is_model(model) and any(is_model(m) for m in model.modules()):
         raise ValueError(f"model must be a transformers model, got {type(model).__name__}; give the model inside")
-    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
-    with undisturbed(model), torch.compiler.set_stance("force_eager"):
-        if not has_config(model):
+    if not has_config(model):
+        with undisturbed(model), torch.compiler.set_stance("force_eager"):
             return _of_function(model, inputs, seen)
-        with torch.device("cpu"):  # whatever device the caller makes tensors on
-            return Diagnosis(type(model).__name__, tuple(_examined(Observation(model, inputs, wrapper, seen))))
+    with torch.device("cpu"):
+        return examined(Observation(model, inputs, wrapper, seen))
+
+
+def examined(observed: Observation) -> Diagnosis:
+    """`diagnose` of a model that is observed."""
+    model = observed.model
+    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape;
+    # and whatever device the caller makes tensors on
+    with undisturbed(model), torch.compiler.set_stance("force_eager"), torch.device("cpu"):
+        return Diagnosis(type(model).__name__, tuple(_examined(observed)))
 
 
 def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagnosis:
@@ -114,9 +122,10 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
         return WITHOUT_ROTATION
     if observed.on_meta:
         return ON_META
+    if observed.rotary:
+        return EXAMINATIONS
     watched = observed.watched
-    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
-    if still and not observed.rotary:
+    if not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread):
         return INSTEAD
     return UNREAD if observed.unread else EXAMINATIONS
 
@@ -126,8 +135,7 @@ def nothing_rotates(observed: Observation, before: Sequence[Check]) -> Iterator[
 
 
 def nothing_runs(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    says = "the model is on the meta device; it is checked against the spec only"
-    yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=says, needed=True)
+    yield Check(what="all that runs the model", against="itself", verdict="not shown", reason=NO_VALUES, needed=True)
 
 
 def contradicts_itself(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:

@@ -6,7 +6,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ...eye.agreement import trained
 from ...eye.operator import Operator, Pairs
 from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
@@ -106,7 +105,7 @@ class Reference:
         if spec.learned or spec.second is not None:
             return None
         scale = self.known.abs().median().expand(self.known.shape[:2])
-        if trained(self.side):  # each head by a number of its own, which may negate
+        if self.side.trained:  # each head by a number of its own, which may negate
             scale = self.known.abs().median(-1).values * self.known[..., 0].real.sign()
         scale = scale / spec.attention_factor(self.count)
         found = torch.zeros(len(positions), *scale.shape, positions.shape[1], dtype=torch.complex128)

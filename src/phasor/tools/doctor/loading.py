@@ -7,7 +7,7 @@ from torch import nn
 
 from ...models.reading.load import in_file
 from ...support.transformers_log import quiet
-from .folder.misfits import misfits
+from .folder.sizes import misfits
 from .memory import check_memory
 from .model_folder import INDEX, ModelFolder, why
 
@@ -23,10 +23,10 @@ def load(path: Path | ModelFolder, *, meta: bool = False, way_out: str = CONFIG_
     not fit into the memory that is free.
     """
     folder = path if isinstance(path, ModelFolder) else ModelFolder(path)
-    _ = folder.config
+    config = folder.config
     files = [] if meta else folder.weight_files
     with in_file(folder.file):
-        model = folder.model
+        model = config.model
     if meta:
         return model
     check_memory(folder.folder, model, sum(p.stat().st_size for p in files), way_out)
@@ -36,7 +36,7 @@ def load(path: Path | ModelFolder, *, meta: bool = False, way_out: str = CONFIG_
 
 def _loaded(folder: ModelFolder) -> nn.Module:
     try:
-        model, told = type(folder.model).from_pretrained(  # type: ignore[attr-defined]
+        model, told = type(folder.config.model).from_pretrained(  # type: ignore[attr-defined]
             str(folder.folder),
             dtype="auto",
             trust_remote_code=False,
@@ -46,10 +46,10 @@ def _loaded(folder: ModelFolder) -> nn.Module:
         )
     except Exception as error:
         tensors = folder.tensors  # a file that is damaged is named there
-        reason = why(error, folder.config)
+        reason = why(error, folder.config.data)
         if "ignore_mismatched_sizes" in reason:
             reason = "its weights have other sizes than its config says"
-            for name, expected, got in misfits(folder.model, folder.shapes)[:1]:
+            for name, expected, got in misfits(folder.config.model, folder.shapes)[:1]:
                 reason += f": {tensors[name].file.name}: {name} is {list(got)}, and {list(expected)} by the config"
         raise ValueError(f"{folder.folder}: transformers does not load it: {reason}") from None
     if missing := sorted(told["missing_keys"]):

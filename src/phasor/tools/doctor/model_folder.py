@@ -1,4 +1,4 @@
-"""`ModelFolder`: a folder with a config and weights; what stands in it is read once, when it is first asked for."""
+"""`ModelFolder`: a folder with a config and weights. All that is known of it is formed once, when it is asked for."""
 
 import copy
 import importlib
@@ -13,14 +13,64 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...models.configs import ModelRotary, read_parts, tree_of
+from ...models.reading.composite import ConfigTree
+from ...rotary.spec import RotarySpec
+from ...support.json_files import read_json
 from ...support.transformers_log import quiet
 from ..checkpoints.formats.safetensors_file import SafetensorsFile, read_header
-from ..checkpoints.opening import plain_name, read_json
+from ..checkpoints.opening import plain_name
 from ..checkpoints.stored import Stored
+from ..patch.reading import Parts, specs_of
 
 OTHER_WEIGHTS = (".bin", ".pth", ".pt", ".gguf")
 NO_WEIGHTS = ("tok", "training_args", "optimizer", "scheduler")  # how names begin that end so as well
 INDEX = "model.safetensors.index.json"
+Level = dict[str, Any]
+
+
+class ModelConfig:
+    """A config, ``data``, with what follows from it. It is read as `phasor.read_config` reads it."""
+
+    def __init__(self, data: Level) -> None:
+        self.data = data
+
+    def changed(self, data: Level) -> "ModelConfig":
+        """Another config, or this very one where nothing is changed."""
+        return self if data == self.data else ModelConfig(data)
+
+    @property
+    def levels(self) -> Iterator[tuple[tuple[str, ...], Level]]:
+        """Itself, and each config that it holds, with the keys that lead there.
+
+        >>> toy = ModelConfig({"text_config": {"vision_config": {}}, "rope_parameters": {}})
+        >>> [path for path, _ in toy.levels]
+        [(), ('text_config',), ('text_config', 'vision_config')]
+        """
+        todo: list[tuple[tuple[str, ...], Level]] = [((), self.data)]
+        while todo:
+            path, level = todo.pop()
+            yield path, level
+            inside = [((*path, k), v) for k, v in level.items() if isinstance(v, dict) and k.endswith("_config")]
+            todo += reversed(inside)
+
+    @cached_property
+    def tree(self) -> ConfigTree:
+        return tree_of(self.data)
+
+    @cached_property
+    def parts(self) -> Parts:
+        return read_parts(self.tree)
+
+    @property
+    def specs(self) -> list[RotarySpec]:
+        """Every rotation that it describes, with its model's own angles."""
+        return specs_of([p.with_angles("float32") for p in self.parts.values() if isinstance(p, ModelRotary)])
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """Its model, without weights, on the meta device; ``ValueError`` if transformers has none."""
+        return built(self.data)
 
 
 class ModelFolder:
@@ -40,8 +90,8 @@ class ModelFolder:
             )
 
     @cached_property
-    def config(self) -> dict[str, Any]:
-        return read_json(self.file)
+    def config(self) -> ModelConfig:
+        return ModelConfig(read_json(self.file))
 
     @cached_property
     def files(self) -> list[SafetensorsFile]:
@@ -56,15 +106,6 @@ class ModelFolder:
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         return {name: tensor.shape for name, tensor in self.tensors.items()}
-
-    @cached_property
-    def model(self) -> nn.Module:
-        """The model of its config, without weights, on the meta device; ``ValueError`` if transformers has none."""
-        return built(self.config)
-
-    def model_of(self, config: dict[str, Any]) -> nn.Module:
-        """`model`, or that of another config."""
-        return self.model if config == self.config else built(config)
 
     @cached_property
     def has_weights(self) -> bool:

@@ -20,6 +20,8 @@ from .running import Decoding, Running, subject_of
 from .watching import Watched, watch, watched
 from .ways import Called, Way, called, ways
 
+NO_VALUES = "the model is on the meta device; it is checked against the spec only"
+
 
 class Observation:
     """What is known of a transformers model before anything is judged.
@@ -31,12 +33,20 @@ class Observation:
     - ``nothing_rotates``: why not, empty where something may; ``on_meta``: whether weights have no values.
     - ``unread``: whether no row reads its config; ``watched``: its attentions as the eye sees them in one call.
     - ``subject``: how it is run, on ``inputs``; ``plain`` and ``others``: the ways of calling it, seen.
+
+    ``bare``: the model of the same config without weights, where there is one already.
     """
 
     def __init__(
-        self, model: nn.Module, inputs: Any = None, wrapper: Any = None, seen: eye.Observation | None = None
+        self,
+        model: nn.Module,
+        inputs: Any = None,
+        wrapper: Any = None,
+        seen: eye.Observation | None = None,
+        bare: nn.Module | None = None,
     ) -> None:
-        self.model, self.wrapper, self._inputs, self._seen = model, wrapper, inputs, seen
+        self.model, self.wrapper = model, model if wrapper is None else wrapper
+        self._inputs, self._seen, self._bare = inputs, seen, bare
         self._learned = Learned()
         self.sites = find(model)
         self.nothing_rotates = nothing_rotates(model)
@@ -64,12 +74,18 @@ class Observation:
             return ""
         return ""
 
+    @property
+    def is_text(self) -> bool:
+        """Whether the plain call shows all that a call shows which is made up: it is one of text alone."""
+        given = self._seen is not None or hasattr(self._inputs, "keys")
+        return not given and type(self.subject) is Running and not self.plain.why_not
+
     @cached_property
     def watched(self) -> Watched | str:
         if self._seen is not None:
             return watched(self._seen)
         if self.on_meta:
-            return "the model is on the meta device; it is checked against the spec only"
+            return NO_VALUES
         arguments = self._inputs if hasattr(self._inputs, "keys") else None
         return watch(self.model, arguments, whole=self.unread)
 
@@ -82,6 +98,12 @@ class Observation:
         models, reason = self.reading.models_of(self.model.get_submodule(where), near)
         name = where.rpartition(".")[2]
         return [m for m in models if m.part.rpartition(".")[2] == name] or models, reason
+
+    def fresh(self, where: str) -> nn.Module | None:
+        """The module of that path as its class makes it; None where it cannot be made again."""
+        if self._bare is not None:
+            return dict(self._bare.named_modules()).get(where)
+        return self.reading.rebuilt.module(where)
 
     @cached_property
     def subject(self) -> Running:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...eye.agreement import disagreement, trained
+from ...eye.agreement import disagreement
 from ...eye.scale import logit_scale
 from ...eye.sites import Side, Site
 from ...eye.spec import EVEN_HALF, Measured, NoSpec, measured
@@ -52,7 +52,7 @@ def faults(site: Site, specs: Sequence[RotarySpec], module: nn.Module, softmax: 
 
 def _loud(side: Side) -> Fault | None:
     """Few pairs that are longer, at every token, than all others of their side."""
-    if not side.turns or side.operator is None or trained(side):
+    if not side.turns or side.operator is None or side.trained:
         return None
     scale = side.operator.scale
     middle = scale.median()
@@ -68,7 +68,7 @@ def _loud(side: Side) -> Fault | None:
 def _apart(site: Site) -> Fault | None:
     """What keys do otherwise than queries, but for a trained factor and one for each token, which queries may have."""
     apart = disagreement(site)
-    if apart is None or not apart.word or (apart.word.startswith("factor") and (trained(site.q) or trained(site.k))):
+    if apart is None or not apart.word or (apart.word.startswith("factor") and (site.q.trained or site.k.trained)):
         return None
     if apart.word.startswith("factor") and ("beside" in apart.says or _is_the_scale(site, apart.word)):
         return None  # the former is judged with the scale of the softmax
@@ -100,7 +100,7 @@ def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault
         return None
     # by which queries are multiplied is a temperature of the softmax, which only a config can say to be wrong
     for side, factor in ((site.k, k.factor), (site.q, q.factor))[: 2 if known else 1]:
-        if not (trained(side) or any(math.isclose(abs(factor), number, rel_tol=SAME) for number in (1.0, *own))):
+        if not (side.trained or any(math.isclose(abs(factor), number, rel_tol=SAME) for number in (1.0, *own))):
             name = NAMES[side.name]
             says = f"{name} are multiplied by {abs(factor):.6g}, and the softmax has its whole scale, {pure:.6g}"
             return Fault(f"factor on the {name}: {abs(factor):.6g}", says)

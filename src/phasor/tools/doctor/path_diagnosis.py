@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from .differences import Curve, curves
-from .examinations import diagnose
+from .examinations import examined
 from .folder import NOT_UNDERSTOOD, Examined, check_layout, examine, write
 from .loading import load
-from .model_folder import ModelFolder
+from .observation import Observation
 from .page import page
 from .report import Check, Diagnosis, Verdict
 from .text import Ranking, by_text
@@ -59,18 +59,18 @@ def diagnose_path(
     """
     if text is not None:  # what is cheap and certain comes first
         words_of(text)
-    folder = ModelFolder(path)
-    seen = examine(folder)
+    seen = examine(path)
+    folder = seen.folder
     if text is not None:
-        tokens_of(text, seen.path, seen.config or folder.config)
+        tokens_of(text, path, seen.config or folder.config.data)
     mended: tuple[str, ...] = ()
     if repair is not None:
         if folder.has_weights and not meta:  # nothing is written where they cannot be loaded
             _ = folder.weight_files
-        path, seen, mended = _repaired(seen, repair)
-        folder = ModelFolder(path)
+        seen, mended = _repaired(seen, repair)
+        folder, path = seen.folder, seen.folder.path
     try:
-        model = load(folder, meta=meta or not folder.has_weights)
+        model = load(folder, meta=meta or (text is None and not folder.has_weights))
     except ValueError as error:
         if path == repair and not seen.findings:
             raise ValueError(f"{error} ({mended[-1]})") from None
@@ -78,11 +78,12 @@ def diagnose_path(
             raise ValueError(_said(error, seen)) from None
         unloaded = Check(what="the model itself", against="itself", verdict="not shown", reason=str(error))
         return PathDiagnosis(path, Diagnosis(path.name, (*seen.checks, unloaded)), (), mended)
-    diagnosis = diagnose(model)
+    observed = Observation(model, bare=folder.config.model)
+    diagnosis = examined(observed)
     of_weights = (check_layout(folder),) if folder.has_weights and not meta else ()
-    ranking = None if text is None else by_text(path, text)
+    ranking = None if text is None else by_text(model, text)
     diagnosis = replace(diagnosis, findings=(*seen.checks, *of_weights, *diagnosis.findings, *of_text(ranking)))
-    return PathDiagnosis(path, diagnosis, curves(model), mended, ranking)
+    return PathDiagnosis(path, diagnosis, curves(observed), mended, ranking)
 
 
 def _said(error: ValueError, seen: Examined) -> str:
@@ -90,7 +91,7 @@ def _said(error: ValueError, seen: Examined) -> str:
     if not seen.findings:
         return str(error)
     first = seen.findings[0]
-    place = seen.path / first.place  # a file, or a tensor
+    place = seen.folder.path / first.place  # a file, or a tensor
     message = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
     return message if first.what in str(error) else f"{message} ({error})"
 
@@ -111,12 +112,12 @@ def of_text(ranking: Ranking | None) -> tuple[Check, ...]:
     return (replace(check, cause="weights of another encoding", way_out=way_out),)
 
 
-def _repaired(seen: Examined, target: Path) -> tuple[Path, Examined, tuple[str, ...]]:
-    if not seen.path.is_dir():
-        raise ValueError(f"--repair writes a whole folder anew; name the folder of {str(seen.path)!r}")
+def _repaired(seen: Examined, target: Path) -> tuple[Examined, tuple[str, ...]]:
+    if not seen.folder.path.is_dir():
+        raise ValueError(f"--repair writes a whole folder anew; name the folder of {str(seen.folder.path)!r}")
     lines = tuple(finding.line() for finding in seen.findings)
     if not seen.mends:
         told = lines or ("nothing in the folder contradicts anything",)
-        return seen.path, seen, (*told, f"{target} is not written")
+        return seen, (*told, f"{target} is not written")
     names = write(seen, target)
-    return target, examine(target), (*lines, f"written: {target}, with other {', '.join(names)}")
+    return examine(target), (*lines, f"written: {target}, with other {', '.join(names)}")

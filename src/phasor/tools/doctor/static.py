@@ -13,7 +13,6 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from ...eye.agreement import trained
 from ...eye.operator import Operator
 from ...eye.scale import logit_scale
 from ...eye.sites import Site
@@ -110,7 +109,7 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
     must = reference.by_spec(spec, by)
     if must is None:
         return None
-    if trained(reference.side):
+    if reference.side.trained:
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
@@ -132,7 +131,7 @@ def _rounded(reference: Reference) -> Deviation | None:
 def _of_passing(reference: Reference, spec: RotarySpec, within: float) -> Deviation | None:
     """Channels that pass, longer or shorter than those that turn."""
     passed = reference.operator.passed
-    if not reference.operator.passing or trained(reference.side):
+    if not reference.operator.passing or reference.side.trained:
         return None
     must = float(reference.known.abs().median()) / spec.attention_factor(reference.count)
     off = (passed.abs() - must).abs() > within * must
@@ -221,7 +220,7 @@ def _of_scores(
     if len(sides) < 2 or planned.model.temperatures:
         return None
     normed = {bool(side.side.seen.norms) for side in sides}
-    if len(normed) > 1 or any(trained(side.side) for side in sides):
+    if len(normed) > 1 or any(side.side.trained for side in sides):
         return None
     scale = _alone(site)
     if scale is None:

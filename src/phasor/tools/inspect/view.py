@@ -4,7 +4,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from ...models.configs import ModelRotary, NoRotary, read_config, read_parts
+from ...models.configs import ModelRotary, NoRotary, read_config, read_parts, tree_of
+from ...models.reading.load import in_file
 
 EVERY_PART = "all"
 
@@ -41,12 +42,15 @@ def read_view(source: str | os.PathLike[str] | dict[str, Any] | Any, part: str |
     >>> [model.part for model in view.shown], view.faulty
     (['vision_config'], False)
     """
-    parts = read_parts(source)
+    with in_file(source):
+        tree = tree_of(source)
+    parts = read_parts(tree)
     shown = [model for model in parts.values() if isinstance(model, ModelRotary)]
     refused = None
     if part != EVERY_PART or not shown:
         try:
-            shown = [read_config(source, part=None if part == EVERY_PART else part)]
+            with in_file(source):
+                shown = [read_config(tree, part=None if part == EVERY_PART else part)]
         except ValueError as error:
             if part is not None or not shown:
                 raise

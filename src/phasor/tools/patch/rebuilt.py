@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,16 +11,6 @@ from torch import Tensor, nn
 
 from ...support.errors import first_line
 from .sites import has_config
-
-
-def roots(model: nn.Module) -> dict[str, nn.Module]:
-    """The transformers models in a module, by path: itself, or those that a wrapper (PEFT, a compiler) holds."""
-    models: dict[str, nn.Module] = {}
-    for path, module in model.named_modules():
-        inside = any(not root or path.startswith(root + ".") for root in models)
-        if not inside and is_model(module):
-            models[path] = module
-    return models
 
 
 def is_model(module: nn.Module) -> bool:
@@ -31,8 +22,18 @@ class RebuiltModels:
     """The transformers models in a module, built again from their configs, each when it is first asked for."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.roots = roots(model)
+        self.model = model
         self.models: dict[str, nn.Module] = {}
+
+    @cached_property
+    def roots(self) -> dict[str, nn.Module]:
+        """By path: the module itself, or the models that a wrapper (PEFT, a compiler) holds."""
+        models: dict[str, nn.Module] = {}
+        for path, module in self.model.named_modules():
+            inside = any(not root or path.startswith(root + ".") for root in models)
+            if not inside and is_model(module):
+                models[path] = module
+        return models
 
     def module(self, path: str) -> nn.Module | None:
         """The module of that path, built again; None for an adapter's. Raises as `rebuilt_model`."""

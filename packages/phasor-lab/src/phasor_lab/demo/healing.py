@@ -11,6 +11,7 @@ from phasor import diagnose, repair
 from phasor.support.whole_files import write_whole
 from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.loading import load
+from phasor.tools.doctor.observation import Observation
 from phasor.tools.doctor.page import page
 
 from ..running.model import RunningModel
@@ -33,10 +34,9 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
         parameter.data = parameter.data.to(torch.bfloat16)
     length = 4 * model.config.max_position_embeddings
     text = torch.unflatten(tokens[: ROWS * length], 0, (-1, length))
-    sick, apart = diagnose(model), curves(model)
+    sick, apart = diagnose(model), curves(Observation(model))
     losses = [RunningModel(model).loss(text)]
-    report = repair(model)
-    healed = diagnose(model)
+    report, healed = repair(model), diagnose(model)
     losses += [RunningModel(model).loss(text), RunningModel(never_sick).loss(text)]
     loss = (
         f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
@@ -44,7 +44,7 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
     )
     for name, diagnosis, gaps, more in (
         ("sick", sick, apart, [loss]),
-        ("healed", healed, curves(model), [str(report), loss]),
+        ("healed", healed, curves(Observation(model)), [str(report), loss]),
     ):
         told = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
         write_whole(out / f"{name}.txt", told.encode())

@@ -39,7 +39,7 @@ def plan(
 
     Exit code 0: every engine can do it, 1: at least one cannot, 2: bad input.
     """
-    from ..engines import ENGINES
+    from ..engines import ENGINES, load_config
     from ..planner import plan as make_plan
     from ..planner.result import write as write_plans
 
@@ -47,7 +47,8 @@ def plan(
         check_folder_target("--write", write, whole=True)
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
-    plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
+    loaded = load_config(config)
+    plans = [make_plan(loaded, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
         say_json([one.to_dict(dtype, tensor_parallel) for one in plans])
     else:

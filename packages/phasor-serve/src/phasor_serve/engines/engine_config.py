@@ -5,8 +5,8 @@ from typing import Any
 
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.axes import InterleavedSections, Sections
-from phasor.models.reading.composite import ConfigTree
-from phasor.models.reading.load import in_file, load
+from phasor.models.configs import tree_of
+from phasor.models.reading.load import in_file
 from phasor.models.reading.row import CompositeModel
 from phasor.models.reading.schemes import ORIGINAL, TYPES, scheme_for
 from phasor.models.reading.text import TextModel
@@ -109,7 +109,9 @@ def rope_in(text: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_config(source: Any) -> EngineConfig:
-    """The text model of a config; ``source`` and errors as in `phasor.read_config`."""
+    """The text model of a config; ``source`` and errors as in `phasor.read_config`. One that is loaded stays."""
+    if isinstance(source, EngineConfig):
+        return source
     if isinstance(source, ModelRotary | RotarySpec):
         raise ValueError(
             f"config must be a config.json (a path, a dictionary or a transformers config), got a "
@@ -117,13 +119,12 @@ def load_config(source: Any) -> EngineConfig:
             "read_config"
         )
     with in_file(source):
-        data = load(source)
-        model = read_config(data)
-    composite = ConfigTree(data, ROWS)
-    row = composite.row(model.part)
+        tree = tree_of(source)
+        model = read_config(tree)
+    row = tree.row(model.part)
     words = model.layer_types
     kinds = tuple(row.kind_of(word) for word in words) if isinstance(row, TextModel) else ("",) * len(words)
-    return EngineConfig(data, model.part, model, kinds)
+    return EngineConfig(tree.data, model.part, model, kinds)
 
 
 def renamed(rope: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,9 @@ from ..opening import size_of
 from ..output import Output, Range, Reordered, Segment
 from ..reordering import Bytes, reordered
 from ..stored import Stored
-from ..torch_types import TORCH
+from ..torch_types import TORCH, WORDS
 
 MAX_PICKLE = 100 * 2**20
-DTYPES = {dtype: word for word, dtype in TORCH.items()}
 About = tuple[str, tuple[int, ...]]  # dtype and shape
 
 
@@ -82,7 +81,7 @@ def _stored(path: Path, name: Any, tensor: Any, size: int) -> Stored:
     where = f"{path}: {str(name)[:200]}"
     if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{where}: must be a tensor under a name, got {type(tensor).__name__}")
-    if tensor.dtype not in DTYPES or tensor.layout != torch.strided or not tensor.is_contiguous():
+    if tensor.dtype not in WORDS or tensor.layout != torch.strided or not tensor.is_contiguous():
         raise ValueError(f"{where}: must be a plain tensor stored row by row, got {tensor.dtype} {tensor.layout}")
     start = getattr(tensor.untyped_storage(), "_checkpoint_offset", None)
     if start is None:
@@ -91,4 +90,4 @@ def _stored(path: Path, name: Any, tensor: Any, size: int) -> Stored:
     length = tensor.numel() * tensor.element_size()
     if offset + length > size:
         raise ValueError(f"{where}: its bytes must end inside the file, at {size}, got {offset + length}")
-    return Stored(DTYPES[tensor.dtype], tuple(tensor.shape), path, offset, length)
+    return Stored(WORDS[tensor.dtype], tuple(tensor.shape), path, offset, length)

@@ -13,6 +13,8 @@ from ....rotary.spec import RotarySpec
 from ....support.findings import Difference
 from ...patch.compare import difference_of, shaped
 from ...patch.damage import HALVES, Damage, damage, name_of
+from ...patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
+from ...patch.rebuilt import probe_of
 from ...patch.tables import Form, Tables
 from ..report import Check
 
@@ -93,6 +95,16 @@ class Module:
             return None
         cause, says, way = damage
         return replace(check, verdict="wrong", cause=cause, reason=says, way_out=way)
+
+
+def by_layer_type(reading: ModelReading, path: str, module: nn.Module) -> list[Module] | str:
+    """A rotary module once for each layer type that it has frequencies for; or why the config says nothing of it."""
+    models, reason = reading.models_of(module)
+    probe, problem = probe_of(module)
+    if reason or probe is None:
+        return reason or problem
+    forward, kinds = forward_specs(models), layer_types(module)
+    return [Module(path, module, probe, kind, of_layer_type(kind, models, forward), models) for kind in kinds]
 
 
 @dataclass(frozen=True)

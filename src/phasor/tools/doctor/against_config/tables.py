@@ -9,13 +9,12 @@ from torch import nn
 from ....support.findings import Difference
 from ...patch.compare import best_of, compare_self_numbered, compare_tables, difference_of
 from ...patch.damage import HALVES, name_of
-from ...patch.reading import ModelReading, forward_specs, layer_types, of_layer_type, specs_of
-from ...patch.rebuilt import probe_of
+from ...patch.reading import ModelReading, specs_of
 from ...patch.tables import StoredTable, Tables, numbering_of, stored_table
 from ..observation import Observation
 from ..report import Check
 from .causes import way_out
-from .rotary_module import LOAD, Module, fits, held_frequencies
+from .rotary_module import LOAD, Module, by_layer_type, fits, held_frequencies
 
 
 def check_tables(observed: Observation, before: Sequence[Check] = ()) -> Iterator[Check]:
@@ -28,16 +27,12 @@ def check_tables(observed: Observation, before: Sequence[Check] = ()) -> Iterato
 
 def _of_module(reading: ModelReading, path: str, module: nn.Module) -> Iterator[Check]:
     """One check per layer type that the module has frequencies for."""
-    blank = Check(where=path, what="tables", against="spec", verdict="not shown")
-    models, reason = reading.models_of(module)
-    probe, problem = probe_of(module)
-    if reason or probe is None:
-        yield replace(blank, reason=reason or problem)
+    found = by_layer_type(reading, path, module)
+    if isinstance(found, str):
+        yield Check(where=path, what="tables", against="spec", verdict="not shown", reason=found)
         return
     reading.tables[path] = []
-    forward = forward_specs(models)
-    for layer_type in layer_types(module):
-        one = Module(path, module, probe, layer_type, of_layer_type(layer_type, models, forward), models)
+    for one in found:
         yield (
             _unmaterialised(one, reading.model)
             or _counted(one, reading)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ....models.reading.text_row import ANY_NAMES
 from ....support.checks import whole
-from .levels import Level, levels
+from ..model_folder import ModelConfig
 
 COUNTS = re.compile(r"(^|_)(layers?|experts?|depth)(_|$)")  # of modules, which are built one by one
 WIDTHS = re.compile(r"(^|_)(size|dim|heads?|rank|embd|inner|width|channels|d_model|d_ff)$")
@@ -18,15 +18,15 @@ OUT = "set it to what the weights were trained with"
 Shape = tuple[int, ...]
 
 
-def check_sizes(config: Level, shapes: Mapping[str, Shape], file: Path) -> None:
-    """Raise ``ValueError`` for a size that is none, or far beyond any in the weights (of ``shapes``, by name).
+def check_sizes(config: ModelConfig, shapes: Mapping[str, Shape], file: Path) -> None:
+    """Raise ``ValueError`` for a size that is none, or far beyond any in the weights.
 
     Smaller differences are told later, with the weight that shows them.
     """
     modules = _modules(shapes) if shapes else MODULES
     widest = max((size for shape in shapes.values() for size in shape), default=WIDEST)
     beside = "the weights beside it have" if shapes else "models have"
-    for path, level in levels(config):
+    for path, level in config.levels:
         for key, value in level.items():
             name = f"{file}: {'.'.join((*path, key))}"
             if key in NEEDED and value is not None:

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ....models.configs import read_parts
+from ..model_folder import Level, ModelConfig
 from .bounds import OUT
 from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import fitting
-from .levels import Level, levels
 
 CAUSE = "config contradicts itself"
 SINCE = 5  # transformers saves rope_parameters, and none of the keys beside it, since this version
@@ -38,14 +37,14 @@ class Contradiction(NamedTuple):
     outer: Side
 
 
-def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[FolderFault]]:
+def settle(config: ModelConfig, stored: Mapping[str, Tensor]) -> tuple[ModelConfig, list[FolderFault]]:
     """The config with every contradiction decided that can be, and what was found.
 
     Frequencies that are stored with the weights decide, all contradictions being tried together; else the transformers
     that saved the file, which writes only one of the two. Nothing else does.
     """
-    contradictions = [fault for path, level in levels(config) for fault in _contradictions(path, level)]
-    saved_by = str(config.get("transformers_version", ""))
+    contradictions = [fault for path, level in config.levels for fault in _contradictions(path, level)]
+    saved_by = str(config.data.get("transformers_version", ""))
     major = saved_by.partition(".")[0]
     chosen: list[Side | None] = [None] * len(contradictions)
     decided, left = "", "nothing in the folder says which one the weights were trained with"
@@ -60,13 +59,13 @@ def settle(config: Level, stored: Mapping[str, Tensor]) -> tuple[Level, list[Fol
         else FolderFault("config.json", fault.what, CAUSE, way_out=f"{left}; keep that one by hand")
         for fault, side in zip(contradictions, chosen, strict=True)
     ]
-    return _with(config, contradictions, chosen), findings
+    return config.changed(_with(config.data, contradictions, chosen)), findings
 
 
-def not_understood(config: Level) -> Iterator[FolderFault]:
+def not_understood(config: ModelConfig) -> Iterator[FolderFault]:
     """What `read_config` refuses. Raises ``ValueError`` for a value that the key cannot have in any model."""
     try:
-        parts = read_parts(config).items()
+        parts = config.parts.items()
     except ValueError as error:  # nan, which JSON does not have
         raise ValueError(f"{error}; {OUT}") from None
     for part, read in parts:
@@ -78,9 +77,9 @@ def not_understood(config: Level) -> Iterator[FolderFault]:
             yield FolderFault(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
 
 
-def no_base(config: Level) -> Iterator[FolderFault]:
+def no_base(config: ModelConfig) -> Iterator[FolderFault]:
     """A scaling in ``rope_parameters``, where transformers always saves the base too, and no base anywhere."""
-    for path, level in levels(config):
+    for path, level in config.levels:
         rope = level.get("rope_parameters")
         if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
             continue
@@ -116,13 +115,13 @@ def _scheme(data: Level) -> Level:
 
 
 def _by_weights(
-    config: Level, contradictions: Sequence[Contradiction], stored: Mapping[str, Tensor]
+    config: ModelConfig, contradictions: Sequence[Contradiction], stored: Mapping[str, Tensor]
 ) -> tuple[list[Side | None], str]:
     """The side of each contradiction in all combinations that fit the stored frequencies best; and why not, if none."""
     if len(contradictions) > MOST:
         return [None] * len(contradictions), f"more than {MOST} contradictions are too many to try together"
     tried = list(product(*((fault.inner, fault.outer) for fault in contradictions)))
-    fits = [fitting(_with(config, contradictions, sides), stored) for sides in tried]
+    fits = [fitting(config.changed(_with(config.data, contradictions, sides)), stored) for sides in tried]
     if not max(fits):
         words = f"none of the {len(tried)} ways to read the config gives"
         return [None] * len(contradictions), f"{words} the frequencies that are stored with the weights"

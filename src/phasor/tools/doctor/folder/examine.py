@@ -8,13 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from ....models.reading.load import in_file
-from ..model_folder import ModelFolder
+from ..model_folder import ModelConfig, ModelFolder
 from ..report import Check
 from .bounds import check_sizes
 from .contradictions import no_base, not_understood, settle
 from .finding import NOT_UNDERSTOOD, FolderFault
 from .frequencies import check_frequencies, stored_frequencies
-from .levels import Level
 from .sizes import settle_sizes, unread_weights
 
 
@@ -22,7 +21,7 @@ from .sizes import settle_sizes, unread_weights
 class Examined:
     """``config`` as it would be mended, None where it stays; ``tensors``: stored ones that get other values."""
 
-    path: Path
+    folder: ModelFolder
     findings: tuple[FolderFault, ...]
     config: dict[str, Any] | None
     tensors: dict[str, Tensor]
@@ -40,13 +39,13 @@ class Examined:
         return (Check(where="config.json", what="consistency", against="spec", verdict="right"),)
 
 
-def examine(path: Path | ModelFolder) -> Examined:
+def examine(path: Path) -> Examined:
     """Compare the config of a folder with itself, and with the shapes and the stored frequencies of its weights.
 
     Raises ``ValueError`` for a path that holds no config, for files that are not what they are named, and for a config
     whose values no model can have.
     """
-    folder = path if isinstance(path, ModelFolder) else ModelFolder(path)
+    folder = ModelFolder(path)
     try:
         with in_file(folder.file):
             return _examined(folder)
@@ -62,13 +61,13 @@ def _examined(folder: ModelFolder) -> Examined:
         findings += [*no_base(settled), *unread_weights(folder, settled)]
     values: dict[str, Tensor] = {}
     if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
-        in_force = any(name.endswith("inv_freq") for name in folder.model_of(settled).state_dict())
+        in_force = any(name.endswith("inv_freq") for name in settled.model.state_dict())
         more, values = check_frequencies(settled, stored, in_force)
         findings += more
-    return Examined(folder.path, tuple(findings), settled if settled != folder.config else None, values)
+    return Examined(folder, tuple(findings), None if settled is folder.config else settled.data, values)
 
 
-def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[Level, list[FolderFault]]:
+def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[ModelConfig, list[FolderFault]]:
     """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
     sized, of_sizes = settle_sizes(folder, folder.config) if folder.shapes else (folder.config, [])
     settled, findings = settle(sized, stored)

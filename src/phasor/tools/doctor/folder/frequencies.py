@@ -1,49 +1,43 @@
 """Frequencies that are stored with the weights, beside those of the config."""
 
-import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....models.configs import ModelRotary, read_parts
-from ....rotary.spec import RotarySpec
-from ....support.regular_files import opened
-from ...checkpoints.opening import read_at
 from ...checkpoints.stored import Stored
+from ...checkpoints.torch_types import as_torch
 from ...patch.damage import damage
-from ...patch.reading import specs_of
 from ..against_config.rotary_module import ladders
+from ..model_folder import ModelConfig
 from .finding import FolderFault
 
 OTHER = "stored frequencies of another encoding"
-DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+DTYPES = ("F32", "F16", "BF16", "F64")
 
 
 def stored_frequencies(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
     """Buffers of inverse frequencies among the weights, by name."""
-    frequencies = {n: _values(t) for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1}
-    return {name: tensor for name, tensor in frequencies.items() if tensor is not None}
+    kept = {n: t for n, t in tensors.items() if n.endswith("inv_freq") and len(t.shape) == 1 and t.size}
+    return {name: as_torch(stored) for name, stored in kept.items() if stored.dtype in DTYPES}
 
 
-def specs_in(config: Any) -> list[RotarySpec]:
-    """Every rotation that a config describes, with its model's own angles; none where it is not understood."""
+def known_frequencies(config: ModelConfig) -> list[Tensor]:
+    """Of every rotation that a config describes, in each form; none where it is not understood."""
     try:
-        parts = read_parts(config).values()
+        return [f for spec in config.specs for f in ladders(spec)]
     except ValueError:
         return []
-    return specs_of([part.with_angles("float32") for part in parts if isinstance(part, ModelRotary)])
 
 
-def fitting(config: Any, stored: Mapping[str, Tensor]) -> int:
+def fitting(config: ModelConfig, stored: Mapping[str, Tensor]) -> int:
     """How many of the stored frequencies are those of a config, exactly or rounded."""
-    known = [f for spec in specs_in(config) for f in ladders(spec)]
+    known = known_frequencies(config)
     return sum(any(_is(own, f) for f in known) for own in stored.values())
 
 
 def check_frequencies(
-    config: Any, stored: Mapping[str, Tensor], in_force: bool
+    config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool
 ) -> tuple[list[FolderFault], dict[str, Tensor]]:
     """What is wrong with stored frequencies, and the values of those that can be mended.
 
@@ -52,7 +46,7 @@ def check_frequencies(
     """
     findings: list[FolderFault] = []
     mended: dict[str, Tensor] = {}
-    known = [f for spec in specs_in(config) for f in ladders(spec)]
+    known = known_frequencies(config)
     for name, own in stored.items() if known else ():
         if any(torch.equal(own.to(f.dtype), f) for f in known if f.shape == own.shape and own.dtype == f.dtype):
             continue
@@ -78,13 +72,3 @@ def _is(own: Tensor, sound: Tensor) -> bool:
         return False
     fault = damage(own, sound)
     return fault is None or fault.words.startswith(("rounded", "in "))
-
-
-def _values(stored: Stored) -> Tensor | None:
-    """A small tensor of floats; None for other dtypes."""
-    dtype = DTYPES.get(stored.dtype)
-    if dtype is None or not math.prod(stored.shape):
-        return None
-    with opened(stored.file) as fd:
-        data = read_at(fd, stored.offset, stored.size, stored.file)
-    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(stored.shape)

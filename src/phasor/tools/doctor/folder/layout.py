@@ -1,7 +1,6 @@
 """Whether the weights of a folder look trained in the pair layout that the model's code rotates."""
 
 from ...checkpoints.detection import layout_of_weights
-from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import find_qk_tensors
 from ..model_folder import ModelFolder
 from ..report import Check
@@ -16,11 +15,11 @@ def check_layout(folder: ModelFolder) -> Check:
     `phasor.checkpoints.detect` looks at how smooth they are; that is a statistic, so nothing is called wrong by it.
     """
     try:
-        qk = find_qk_tensors(folder.folder, folder.config, folder.tensors, None)
+        qk = find_qk_tensors(folder.folder, folder.config.tree, folder.tensors, None)
         found = layout_of_weights(folder.tensors, qk)
     except ValueError as error:
         return _not_shown(f"the weights were not looked at: {error}")
-    own, path = pair_word(qk, "native"), folder.path
+    own, path = qk.pair_word("native"), folder.path
     z = ", ".join(f"{word} {value:.1f}" for word, value in found.z.get("q and k", {}).items())
     if found.odd:
         mixed = f"a conversion looks half done: {', '.join(found.odd)}, unlike the rest"

@@ -1,18 +1,16 @@
 """Sizes that a config states, beside the shapes of the weights."""
 
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import nn
 
-from ...checkpoints.stored import Stored
 from ...patch.sites import callers
-from ..model_folder import ModelFolder, built
+from ..model_folder import Level, ModelConfig, ModelFolder
 from .finding import NOT_UNDERSTOOD, FolderFault
-from .levels import Level, levels
-from .misfits import Misfit, Shape, misfits
 
+Shape = tuple[int, ...]
 CAUSE = "config and weights differ in size"
 SIZES = (
     "head_dim", "num_attention_heads", "num_key_value_heads", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim",
@@ -22,20 +20,40 @@ INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
 BY_HAND = "convert the checkpoint again, or set the config that its weights were saved with"
 
 
-def settle_sizes(folder: ModelFolder, config: Level) -> tuple[Level, list[FolderFault]]:
+class Misfit(NamedTuple):
+    """One weight: its name, its shape by the config, and as it is."""
+
+    name: str
+    expected: Shape
+    stored: Shape
+
+
+def misfits(model: nn.Module, shapes: Mapping[str, Shape]) -> list[Misfit]:
+    """Weights whose shape is not the model's, those of attentions first.
+
+    Others may be stored packed or transposed: of them only those of unpacked weights, with other sizes in any order.
+    """
+    inside = tuple(f"{caller.path}." for caller in callers(model))
+    packed = getattr(model.config, "quantization_config", None) is not None
+    own = {name: tuple(p.shape) for name, p in model.named_parameters() if name in shapes}
+    wrong = [Misfit(name, shape, shapes[name]) for name, shape in own.items() if shapes[name] != shape]
+    others = [m for m in wrong if not m.name.startswith(inside) and sorted(m.expected) != sorted(m.stored)]
+    return [m for m in wrong if m.name.startswith(inside)] + ([] if packed else others)
+
+
+def settle_sizes(folder: ModelFolder, config: ModelConfig) -> tuple[ModelConfig, list[FolderFault]]:
     """The config with the one size changed that makes it fit all weights, if there is just one."""
     shapes = folder.shapes
     try:
-        model = folder.model_of(config)
+        model = config.model
     except ValueError as error:
         return config, [FolderFault("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
     wrong = misfits(model, shapes)
     if not wrong:
         return config, []
     first = wrong[0]
-    what = f"{first.name} is {list(first.stored)}, and {list(first.expected)} by the config"
-    what += f" (and {len(wrong) - 1} others)" if len(wrong) > 1 else ""
-    fitting = [c for c in _candidates(config, model, wrong) if not _still_wrong(c[0], shapes)]
+    what = f"{first.name} is {list(first.stored)}, and {list(first.expected)} by the config{_and_others(wrong)}"
+    fitting = [c for c in _candidates(config, wrong) if not _still_wrong(c[0], shapes)]
     if len(fitting) == 1:
         changed, words = fitting[0]
         return changed, [FolderFault("config.json", what, CAUSE, f"{words}, as the weights are")]
@@ -44,54 +62,49 @@ def settle_sizes(folder: ModelFolder, config: Level) -> tuple[Level, list[Folder
     return config, [FolderFault("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
 
 
-def unread_weights(folder: ModelFolder, config: Level) -> Iterator[FolderFault]:
+def unread_weights(folder: ModelFolder, config: ModelConfig) -> Iterator[FolderFault]:
     """Weights of attentions that cannot be what they are named: integers, or a bias that the model does not read."""
     tensors = folder.tensors
     try:
-        model = folder.model_of(config)
+        model = config.model
     except ValueError:  # told elsewhere
         return
     if getattr(model.config, "quantization_config", None) is not None:
         return
     own = dict(model.named_parameters())
     inside = tuple(f"{caller.path}." for caller in callers(model))
-    integers = [n for n, t in tensors.items() if n in own and own[n].is_floating_point() and t.dtype in INTEGERS]
-    if integers:
-        what = f"{integers[0]} is stored as {tensors[integers[0]].dtype}, without a quantization_config to read it by"
-        yield FolderFault(
-            _file(tensors[integers[0]]), _and_others(what, integers), "weights of another dtype", way_out=BY_HAND
-        )
+    integers = [
+        (n, f"is stored as {t.dtype}, without a quantization_config to read it by")
+        for n, t in tensors.items()
+        if n in own and own[n].is_floating_point() and t.dtype in INTEGERS
+    ]
     biases = [
-        n for n in tensors
+        (n, f"{list(t.shape)} is stored, and the model of this config has no such bias")
+        for n, t in tensors.items()
         if n.startswith(inside) and n.endswith(".bias") and n not in own and f"{n.removesuffix('bias')}weight" in own
-    ]  # fmt: skip
-    if biases:
-        what = f"{biases[0]} {list(tensors[biases[0]].shape)} is stored, and the model of this config has no such bias"
-        yield FolderFault(
-            _file(tensors[biases[0]]), _and_others(what, biases), "weights that are not read", way_out=BY_HAND
-        )
+    ]
+    for cause, found in (("weights of another dtype", integers), ("weights that are not read", biases)):
+        for name, what in found[:1]:
+            said = f"{name} {what}{_and_others(found)}"
+            yield FolderFault(tensors[name].file.name, said, cause, way_out=BY_HAND)
 
 
-def _file(stored: Stored) -> str:
-    return stored.file.name
+def _and_others(found: Sequence[object]) -> str:
+    return f" (and {len(found) - 1} others)" if len(found) > 1 else ""
 
 
-def _and_others(what: str, names: list[str]) -> str:
-    return what + (f" (and {len(names) - 1} others)" if len(names) > 1 else "")
-
-
-def _still_wrong(config: Level, shapes: Mapping[str, Shape]) -> bool:
+def _still_wrong(config: ModelConfig, shapes: Mapping[str, Shape]) -> bool:
     try:
-        return bool(misfits(built(config), shapes))
+        return bool(misfits(config.model, shapes))
     except ValueError:
         return True
 
 
-def _candidates(config: Level, model: nn.Module, wrong: list[Misfit]) -> Iterator[tuple[Level, str]]:
+def _candidates(config: ModelConfig, wrong: list[Misfit]) -> Iterator[tuple[ModelConfig, str]]:
     """Configs in which one size is another: times what a weight is too large, or more by as much as it is."""
     seen = set()
-    for path, level in levels(config):
-        text: Any = model.config
+    for path, level in config.levels:
+        text: Any = config.model.config
         for step in path:
             text = getattr(text, step, None)
         for key in SIZES:
@@ -103,7 +116,8 @@ def _candidates(config: Level, model: nn.Module, wrong: list[Misfit]) -> Iterato
                     for new in _solved(value, expected, stored, getattr(text, "num_attention_heads", 1)):
                         if new != value and (path, key, new) not in seen:
                             seen.add((path, key, new))
-                            yield _with(config, (*path, key), new), f"{'.'.join((*path, key))} {new}"
+                            changed = ModelConfig(_with(config.data, (*path, key), new))
+                            yield changed, f"{'.'.join((*path, key))} {new}"
 
 
 def _solved(value: int, expected: int, stored: int, heads: int) -> Iterator[int]:

@@ -4,16 +4,13 @@ import json
 import os
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from ....support.whole_files import whole_folder
 from ...checkpoints.formats.safetensors_file import SafetensorsFile, write_header
-from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_segment
-from ..model_folder import ModelFolder
+from ...checkpoints.output import Output, Range, Segment, check_room, merged, whole_file, write_output
+from ...checkpoints.torch_types import WORDS
 from .examine import Examined
-
-NAMES = {torch.float32: "F32", torch.float64: "F64"}
 
 
 def write(examined: Examined, target: Path) -> list[str]:
@@ -24,21 +21,23 @@ def write(examined: Examined, target: Path) -> list[str]:
     or is inside the folder or around it, and for a link to nothing or to a folder around it; ``OSError`` where it does
     not fit.
     """
-    source = examined.path
+    source = examined.folder.path
     _check(source, target)
-    files = {file.path.name: file for file in ModelFolder(source).files}
+    files = {file.path.name: file for file in examined.folder.files}
     changed = {
         n: _rewritten(f, examined.tensors) for n, f in files.items() if f.tensors.keys() & examined.tensors.keys()
     }
     if examined.config is not None:
-        text = json.dumps(examined.config, indent=2, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(examined.config, indent=2, ensure_ascii=False) + "\n"
+        )  # Infinity too, which some configs state
         changed["config.json"] = Output("config.json", (text.encode(),))
     outputs = [changed.get(name) or Output(name, (whole_file(source / name),)) for name in _names(source)]
     target.parent.mkdir(parents=True, exist_ok=True)
     check_room(target.parent, sum(output.size for output in outputs))
     with whole_folder(target) as scratch:
         for output in outputs:
-            _put(scratch / output.name, output)
+            write_output(scratch / output.name, output, lambda done: None)
     return sorted(changed)
 
 
@@ -69,20 +68,9 @@ def _rewritten(file: SafetensorsFile, new: dict[str, Tensor]) -> Output:
     for name, stored in file.tensors.items():
         if name in new:
             data = new[name].contiguous().numpy().tobytes()
-            entries.append((name, NAMES[new[name].dtype], tuple(new[name].shape), len(data)))
+            entries.append((name, WORDS[new[name].dtype], tuple(new[name].shape), len(data)))
             segments.append(data)
         else:
             entries.append((name, stored.dtype, stored.shape, stored.size))
             segments.append(Range(stored.file, stored.offset, stored.size))
     return Output(file.path.name, (write_header(entries, file.metadata), *merged(segments)))
-
-
-def _put(path: Path, output: Output) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        for segment in output.segments:
-            write_segment(fd, segment, lambda done: None)
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,15 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ....models.configs import read_config, write_config
-from ...checkpoints.plan import pair_word
 from ...checkpoints.qk_tensors import QKTensors, find_qk_tensors
 from ...checkpoints.source import Source
 from ...checkpoints.stored import Stored
-from ...checkpoints.torch_model import as_torch, build, relaid
+from ...checkpoints.torch_model import build, relaid
+from ...checkpoints.torch_types import WORDS, as_torch
 from .readings import WeightReading
 
 AT_ONCE = 4096  # tokens of one forward pass
-WORDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
 
 
 class LoadedWeights:
@@ -28,8 +27,8 @@ class LoadedWeights:
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor], source: Source | None = None) -> None:
         self.config, self.state, self.words = config, state, 0  # words: of the logits, once some were formed
         self.found, self.why = self._following(source)
-        self.native = pair_word(self.found, "native") if self.found else "native"
-        word = pair_word(self.found, source.layout) if self.found and source else self.native
+        self.native = self.found.pair_word("native") if self.found else "native"
+        word = self.found.pair_word(source.layout) if self.found and source else self.native
         self._laid = {"native": state}
         self.stated = WeightReading(self.found.rotary if self.found else read_config(config), word)
 

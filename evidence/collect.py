@@ -9,7 +9,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ...support.transformers_log import quiet
+from phasor.support.transformers_log import quiet
+
 from .changes import changes
 from .experiment import Outcome, default_of, experiment
 
@@ -40,7 +41,7 @@ def of_type(model_type: str) -> list[Outcome]:
 
 
 def with_defaults(bare: dict[str, Any]) -> dict[str, Any]:
-    from ...eye.tiny.config import config_of
+    from phasor.eye.tiny.config import config_of
 
     told: dict[str, Any] = json.loads(json.dumps(config_of(bare).to_dict(), default=str))
     return told

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import torch
 
-from ...rotary.model_rotary import ModelRotary
-from ...rotary.spec import RotarySpec
+from phasor.rotary.model_rotary import ModelRotary
+from phasor.rotary.spec import RotarySpec
 
 NEAR = 2e-6  # relative: float32 roundings of numbers that were measured rather than found
 OF_MODEL = ("prefix_tokens", "suffix_tokens", "heads", "own_angles", "num_heads", "num_kv_heads")

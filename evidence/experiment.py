@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ...rotary.model_rotary import ModelRotary
-from ...support.errors import first_line
-from ..configs import read_config
-from ..reading.observed import large_as, seen_small
-from ..reading.row import NoRotary
+from phasor.models.configs import read_config
+from phasor.models.reading.observed import large_as, seen_small
+from phasor.models.reading.row import NoRotary
+from phasor.rotary.model_rotary import ModelRotary
+from phasor.support.errors import first_line
+
 from .compare import differences
 
 ARGUMENTS = Path(__file__).with_name("arguments.json")

@@ -1,6 +1,6 @@
 """Compare `rows.json` with the models of the transformers that is installed.
 
-    python -m phasor.models.make_rows [TYPE ...]        (or: make rows ARGS="TYPE ...")
+    python -m evidence [TYPE ...]        (or: make rows ARGS="TYPE ...")
 
 Each type is built small from its default config, and from one with another value for every key about positions that its
 code reads, and observed (`evidence`). A type without a row is named; its configs are observed until it has one.
@@ -14,11 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..support.plain_text import say
-from .evidence.collect import collect
-from .evidence.verdict import Tally, argued
-from .reading.row import Row
-from .rows import ROWS, stated
+from phasor.models.reading.row import Row
+from phasor.models.rows import ROWS, stated
+from phasor.support.plain_text import say
+
+from .collect import collect
+from .verdict import Tally, argued
 
 
 @cache
@@ -37,7 +38,7 @@ def config_classes() -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print what differs; exit code 1 if anything does."""
-    parser = argparse.ArgumentParser(prog="make_rows", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("types", nargs="*", help="model types; all, if left out")
     parser.add_argument("--kept", type=Path, help="a file of what was observed, to go on after an interruption")
     parser.add_argument("--processes", type=int, default=2, help="how many models are observed at a time")

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..reading.keys import about_positions
+from phasor.models.reading.keys import about_positions
 
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 2.0},
