@@ -84,7 +84,7 @@ def test_the_tutorial_with_a_raised_base(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("config.json --length 100", "length must be at least the trained one, 32768, got 100"),
+        ("config.json --length 100kB", "--length must be a number of tokens from 1 to 2147483648, such as"),
         ("config.json --length 81920 --engine tgi", "engine must be one of"),
         ("none.json --length 81920", "there is no such file"),
         ("config.json --length 81920 --method foo", "method must be"),

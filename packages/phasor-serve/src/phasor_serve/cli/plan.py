@@ -11,7 +11,10 @@ from phasor.support.whole_files import check_folder_target
 
 def plan(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
-    length: Annotated[int, typer.Option(min=1, max=2**31, help="The context length to reach, in tokens.")],
+    length: Annotated[
+        str | None,
+        typer.Option(help="The context length in tokens, such as 131072, 128k or 1M (default: the trained)."),
+    ] = None,
     engine: Annotated[
         list[str] | None, typer.Option(help="An inference engine; repeat it for several (default: all).")
     ] = None,
@@ -41,13 +44,15 @@ def plan(
     """
     from ..engines import ENGINES
     from ..planner import plan as make_plan
+    from ..planner.amounts import tokens_in
     from ..planner.result import write as write_plans
 
     if write is not None:
         check_folder_target("--write", write, whole=True)
     if gguf is not None and write is None:
         raise ValueError("--gguf names the file to change, which --write DIR writes changed; add --write")
-    plans = [make_plan(config, length=length, engine=e, method=method, original=original) for e in engine or ENGINES]
+    tokens = None if length is None else tokens_in("--length", length)
+    plans = [make_plan(config, length=tokens, engine=e, method=method, original=original) for e in engine or ENGINES]
     if as_json:
         say_json([one.to_dict(dtype, tensor_parallel) for one in plans])
     else:

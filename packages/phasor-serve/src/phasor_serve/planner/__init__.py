@@ -20,19 +20,24 @@ __all__ = [
 
 @called_as('plan(config, length=131072, engine="vllm")')
 def plan(
-    config: Any, *, length: int, engine: str = "transformers", method: str = "auto", original: int | None = None
+    config: Any,
+    *,
+    length: int | None = None,
+    engine: str = "transformers",
+    method: str = "auto",
+    original: int | None = None,
 ) -> Plan:
     """The settings with which ``engine`` runs a model at ``length`` positions, read back and compared.
 
-    ``config`` as ``source`` in `phasor.read_config`. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``,
-    ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
+    ``config`` as ``source`` in `phasor.read_config`. ``length``: by default the trained one; a shorter one keeps the
+    rotation. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``, ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
     ``original``: the length it was trained with; by default the published one where it is known (Qwen3: 32768 of the
     40960 declared), else the declared one.
 
     The settings are read back by the engine's reader (`phasor_serve.engines`), and given only if every layer rotates as
     planned to 1e-6; else ``settings`` is None and ``refused`` says why. ``verdict`` is ``"not shown"`` where it was not
-    seen that the engine has the model, or what it reads of its config. Raises ``ValueError`` for a length below the
-    trained one, an unknown engine or method, a config that is not understood, and rope parameters without a base.
+    seen that the engine has the model, or what it reads of its config. Raises ``ValueError`` for an unknown engine
+    or method, a config that is not understood, and rope parameters without a base.
 
     >>> config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1,
     ...           "max_position_embeddings": 4096}
@@ -44,6 +49,7 @@ def plan(
     """
     chosen, loaded = engine_of(engine), load_config(config)
     choice = choose(loaded, length, method, original, engine)
+    length = choice.length
     proof = prove(chosen, loaded, choice.wanted, length)
     flags = dict(proof.settings.flags) if proof.settings else {}
     return Plan(
