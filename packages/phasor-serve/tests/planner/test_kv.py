@@ -120,9 +120,9 @@ def test_gpt_oss(shared_data: Path) -> None:
     ],
 )
 def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
-    """The column "correct estimate" of unslothai/unsloth#4757, in GiB; GLM-5's counts its draft layer."""
+    """The column "correct estimate" of unslothai/unsloth#4757, in GiB, windows alone; GLM-5's counts its draft layer."""
     seen = load_config(shared_data / f"configs/full/{name}.json")
-    found = memory(seen, "llama.cpp", length)
+    found = memory(seen, "transformers", length)
     states = sum(size for store, size in found.stores if store.state)
     indexed = sum(2 * store.layers * length * one.values for store, _ in found.stores for one in store.beside)
     assert bool(indexed) == ("GLM" in name)  # the table leaves out the keys of its indexer
@@ -203,8 +203,8 @@ def test_windows_by_engine(shared_data: Path) -> None:
     seen = load_config(shared_data / "configs/full/openai__gpt-oss-120b.json")
     full, half = 73_728 * 131_072, 36_864 * (131_072 + 128)
     sizes = {engine: memory(seen, engine, 131_072).total for engine in ENGINES}
-    in_full = {"vllm": full, "tensorrt-llm": full}
-    assert sizes == {engine: in_full.get(engine, half) for engine in ENGINES}
+    others = {"vllm": full, "tensorrt-llm": full, "llama.cpp": 36_864 * (131_072 + 768)}  # a batch of 512 beside it
+    assert sizes == {engine: others.get(engine, half) for engine in ENGINES}
     gemma = load_config(shared_data / "configs/full/google__gemma-3-27b-it.json")
     assert memory(gemma, "exllamav3", 131_072).total == memory(gemma, "vllm", 131_072).total
 
@@ -237,16 +237,16 @@ def test_the_states_of_convolutions() -> None:
 
 
 def test_the_layers_of_a_plan_as_text_and_as_data(shared_data: Path) -> None:
-    """gpt-oss in llama.cpp: 18 of 36 layers keep 128 tokens, 1,024 values each of 2 bytes."""
+    """gpt-oss in llama.cpp: 18 of 36 layers keep 768 cells, 1,024 values each of 2 bytes."""
     found = memory(load_config(shared_data / "configs/full/openai__gpt-oss-120b.json"), "llama.cpp", 131_072)
-    sizes = {"sliding_attention": (128, 18 * 128 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
+    sizes = {"sliding_attention": (768, 18 * 768 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
     assert found.to_dict() == {
         "total": sum(size for _, size in sizes.values()), "per_token": 18 * 2048, "draft": 0, "notes": [],
         "kinds": {kind: {"layers": 18, "bytes": size, "window": window} for kind, (window, size) in sizes.items()},
     }  # fmt: skip
     lines = found.describe()
     assert "the next one costs 36,864 bytes" in lines[0]
-    assert [("last 128 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
+    assert [("last 768 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
     draft = memory(load_config(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json"), "vllm", 2**20)
     assert any(line == "  and 1.12 GiB for draft layers, if they are used" for line in draft.describe())
 
@@ -266,7 +266,7 @@ def test_heads_of_keys_are_split_or_repeated(devices: int, heads: int) -> None:
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"dtype": "int4"}, "dtype must be"),
+        ({"dtype": "q8_0"}, "dtype must be a cache type that vllm has, one of .*fp8, got 'q8_0'"),
         ({"tensor_parallel": 0}, "tensor_parallel must be"),
         ({"batch": 0}, "batch must"),
     ],

@@ -30,9 +30,9 @@ def plan(
     """The settings with which ``engine`` runs a model at ``length`` positions, read back and compared.
 
     ``config`` as ``source`` in `phasor.read_config`. ``length``: by default the trained one; a shorter one keeps the
-    rotation. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``, ``"none"``; by default the scaling that the model has is stretched further, and YaRN taken where it has none.
-    ``original``: the length it was trained with; by default the published one where it is known (Qwen3: 32768 of the
-    40960 declared), else the declared one.
+    rotation. ``method``: ``"yarn"``, ``"linear"``, ``"ntk"``, ``"dynamic"``, ``"none"``; by default the scaling that the
+    model has is stretched further, and YaRN taken where it has none. ``original``: the length it was trained with; by
+    default the published one where it is known (Qwen3: 32768 of the 40960 declared), else the declared one.
 
     The settings are read back by the engine's reader (`phasor_serve.engines`), and given only if every layer rotates as
     planned to 1e-6; else ``settings`` is None and ``refused`` says why. ``verdict`` is ``"not shown"`` where it was not

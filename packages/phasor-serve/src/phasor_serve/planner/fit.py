@@ -1,0 +1,188 @@
+"""What fits a memory: weights, keys and values, and what each engine keeps for itself, as its documentation states it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from phasor.support.number_text import size_text
+
+from ..engines import EngineConfig
+from .amounts import LONGEST
+from .kv import bits_of, stores
+from .weights import Weights
+
+GIB, MIB = 2**30, 2**20
+PAGES = {"vllm": 16, "tensorrt-llm": 32, "llama.cpp": 256, "exllamav3": 256}  # of how many tokens caches are multiples
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What an engine does with a memory.
+
+    ``usable``: the bytes that it takes at most; ``tokens``: of one forward pass (None: the whole prompt), whose
+    activations are estimated, with values of ``width`` bytes; ``low``, ``high``: what else stands beside weights and
+    cache; ``share``: of what is then free, for the cache; ``source``: where it is stated.
+    """
+
+    usable: float
+    source: str
+    tokens: int | None = 0
+    low: float = 0.0
+    high: float = 0.0
+    share: float = 1.0
+    width: int = 2
+
+
+def _vllm(memory: int) -> Reserve:
+    tokens = 8192 if memory >= 70 * GIB else 2048
+    source = f"--gpu-memory-utilization 0.92, batches of {tokens:,} tokens, graphs [vllm/config/cache.py, arg_utils.py]"
+    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, GIB)
+
+
+def _sglang(memory: int) -> Reserve:
+    """``reserved_mem`` of its own default for mem_fraction_static, which leaves the rest to weights and cache."""
+    steps = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (160, 8192, 256))
+    tokens, graphs = next(((t, g) for size, t, g in steps if memory < size * GIB), (16384, 512))
+    reserved = 512 + 1.5 * tokens + 1024 / 8 + 2 * graphs
+    reserved = max(reserved, 10 * 1024) if memory > 60 * GIB else reserved
+    source = f"--mem-fraction-static {1 - reserved * MIB / memory:.3f} [sglang/srt/arg_groups/memory_hook.py]"
+    return Reserve(memory - reserved * MIB, source)
+
+
+RESERVES: dict[str, Callable[[int], Reserve]] = {
+    "transformers": lambda memory: Reserve(
+        memory, "the whole prompt in one pass; CUDA's context", None, 0.3 * GIB, GIB
+    ),
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "llama.cpp": lambda memory: Reserve(
+        memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/arg.cpp]", 512, 0.3 * GIB, GIB, width=4
+    ),
+    "exllamav3": lambda memory: Reserve(
+        memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
+    ),
+    "mlx-lm": lambda memory: Reserve(
+        0.75 * memory, "3/4 of the memory may be wired; --prefill-step-size 2048 [mlx_lm/generate.py]", 2048
+    ),
+    "tensorrt-llm": lambda memory: Reserve(
+        memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, share=0.9
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one engine can hold in a memory.
+
+    ``longest``: tokens of each of ``batch`` sequences that fit where every estimate is at its worst; ``at_best``: at its
+    best; 0: none. ``slots``: sequences of ``length`` tokens, at worst; ``cache``: bytes of one.
+    """
+
+    memory: int
+    weights: Weights
+    reserve: Reserve
+    batch: int
+    length: int
+    longest: int
+    at_best: int
+    slots: int
+    cache: int
+    work: tuple[int, int]
+
+    @property
+    def fits(self) -> bool:
+        return self.slots >= self.batch
+
+    def describe(self) -> list[str]:
+        worst = "any length" if self.longest >= LONGEST else f"{self.longest:,} tokens"
+        best = "" if self.at_best == self.longest else f" (at best {self.at_best:,})"
+        many = f" for each of {self.batch} sequences" if self.batch > 1 else ""
+        held = f"{self.slots:,} of {self.length:,} tokens at once, {size_text(self.cache)} each"
+        return [
+            f"longest: {worst}{best}{many}; {held}" if self.slots else self.too_much(),
+            f"weights {self.weights.describe()}; work {size_text(self.work[0])} to {size_text(self.work[1])}",
+            f"of {size_text(self.memory)} the engine takes {size_text(self.reserve.usable)}: {self.reserve.source}",
+        ]
+
+    def too_much(self) -> str:
+        need = self.weights.high + self.work[1] + self.cache
+        return (
+            f"{self.length:,} tokens need {size_text(need)}, and the longest that fits is {self.longest:,} "
+            f"(at best {self.at_best:,}); a cache type of fewer bits (--dtype) or weights of fewer bits make room"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "memory": self.memory, "usable": int(self.reserve.usable), "weights": [self.weights.low, self.weights.high],
+            "work": list(self.work), "cache": self.cache, "longest": self.longest, "at_best": self.at_best,
+            "slots": self.slots, "source": self.reserve.source,
+        }  # fmt: skip
+
+
+def fit(
+    config: EngineConfig, engine: str, memory: int, weights: Weights, length: int, *, dtype: str = "bfloat16",
+    tensor_parallel: int = 1, batch: int = 1,
+) -> Fit:  # fmt: skip
+    """What fits ``memory`` bytes on each of ``tensor_parallel`` devices; ``dtype`` of the cache as for `kv.memory`.
+
+    Raises ``ValueError`` where not even the weights fit.
+    """
+    reserve = RESERVES[engine](memory)
+    own = Weights(weights.low // tensor_parallel, weights.high // tensor_parallel, weights.source)
+    if own.low > reserve.usable:
+        raise ValueError(
+            f"memory of {size_text(memory)} is below the weights: {engine} takes {size_text(reserve.usable)} of it, and "
+            f"they need {own.describe()}; take fewer bits (--weights-bits), more memory, or more devices (--tp)"
+        )
+    bits = bits_of(dtype, engine)
+    kept = stores(config, engine, tensor_parallel, bits)
+
+    def cache(tokens: int) -> int:
+        return sum(store.bytes_at(tokens, bits) for store in kept)
+
+    def room(tokens: int, worst: bool) -> float:
+        """Bytes for the cache beside weights and a pass over such a prompt."""
+        taken = (own.high if worst else own.low) + work_of(config, reserve, tokens, tensor_parallel)[worst]
+        return reserve.share * (reserve.usable - taken)
+
+    def longest(worst: bool) -> int:
+        page = PAGES.get(engine, 1)
+        return page * _largest(lambda n: batch * cache(n * page) <= room(n * page, worst), LONGEST // page)
+
+    return Fit(
+        memory=memory, weights=own, reserve=reserve, batch=batch, length=length, longest=longest(True),
+        at_best=longest(False), slots=max(0, int(room(length, True) // max(cache(length), 1))), cache=cache(length),
+        work=work_of(config, reserve, length, tensor_parallel),
+    )  # fmt: skip
+
+
+def _largest(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` for which it holds; 0 where it does for none. What fails at n fails beyond."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def work_of(config: EngineConfig, reserve: Reserve, length: int, tensor_parallel: int = 1) -> tuple[int, int]:
+    """Activations of one pass and what stands beside them: from what must be alive at once to twice that.
+
+    Alive at once: the residual stream twice, and the widest of queries, keys and values or the gated feed-forward; then
+    logits in float32, of the last token, or in llama.cpp of the batch. vLLM measured 1.26 GiB for Llama 3 8B with 8,192
+    tokens (vllm-project/vllm#10511), where this gives 0.77 to 1.55.
+    """
+    if reserve.tokens == 0:
+        return int(reserve.low), int(reserve.high)
+    text, model = config.text, config.model
+    tokens = min(length, reserve.tokens or length)
+    hidden = int(text.get("hidden_size") or 4096)
+    inner = int(text.get("intermediate_size") or 4 * hidden)
+    if experts := text.get("num_experts_per_tok"):
+        inner = int(experts) * int(text.get("moe_intermediate_size") or inner)
+    heads = model.num_heads + 2 * model.num_kv_heads
+    head = next(iter(model.distinct)).head_dim if model.distinct else hidden // model.num_heads
+    alive = tokens * reserve.width * (2 * hidden + max(3 * inner, heads * head) // tensor_parallel)
+    logits = 4 * int(text.get("vocab_size") or 0) * (tokens if reserve.width == 4 else 1)
+    pass_of = alive + logits
+    return int(pass_of + reserve.low), int(2 * pass_of + reserve.high)
