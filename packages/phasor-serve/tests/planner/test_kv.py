@@ -120,7 +120,7 @@ def test_gpt_oss(shared_data: Path) -> None:
     ],
 )
 def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
-    """The column "correct estimate" of unslothai/unsloth#4757, in GiB, windows alone; GLM-5's counts its draft layer."""
+    """The column "correct estimate" of unslothai/unsloth#4757 in GiB, of windows alone; GLM-5's has its draft layer."""
     seen = load_config(shared_data / f"configs/full/{name}.json")
     found = memory(seen, "transformers", length)
     states = sum(size for store, size in found.stores if store.state)

@@ -1,7 +1,7 @@
-"""What fits a memory: weights, keys and values, and what each engine keeps for itself, as its documentation states it."""
+"""What fits a memory: weights, keys and values, and what each engine keeps for itself, with the source of each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from phasor.support.number_text import size_text
@@ -33,38 +33,38 @@ class Reserve:
     width: int = 2
 
 
-def _vllm(memory: int) -> Reserve:
+def _vllm(memory: int, devices: int) -> Reserve:
     tokens = 8192 if memory >= 70 * GIB else 2048
     source = f"--gpu-memory-utilization 0.92, batches of {tokens:,} tokens, graphs [vllm/config/cache.py, arg_utils.py]"
-    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, GIB)
+    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, 2 * GIB)
 
 
-def _sglang(memory: int) -> Reserve:
+def _sglang(memory: int, devices: int) -> Reserve:
     """``reserved_mem`` of its own default for mem_fraction_static, which leaves the rest to weights and cache."""
-    steps = ((20, 2048, 8), (35, 4096, 48), (60, 4096, 32), (160, 8192, 256))
-    tokens, graphs = next(((t, g) for size, t, g in steps if memory < size * GIB), (16384, 512))
-    reserved = 512 + 1.5 * tokens + 1024 / 8 + 2 * graphs
+    steps = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
+    tokens, few, many = next((rest for size, *rest in steps if memory < size * GIB), (16384, 512, 512))
+    reserved = 512 + 1.5 * tokens + 1024 / 8 * devices + 2 * (few if devices < 4 else many)
     reserved = max(reserved, 10 * 1024) if memory > 60 * GIB else reserved
     source = f"--mem-fraction-static {1 - reserved * MIB / memory:.3f} [sglang/srt/arg_groups/memory_hook.py]"
     return Reserve(memory - reserved * MIB, source)
 
 
-RESERVES: dict[str, Callable[[int], Reserve]] = {
-    "transformers": lambda memory: Reserve(
+RESERVES: dict[str, Callable[[int, int], Reserve]] = {
+    "transformers": lambda memory, devices: Reserve(
         memory, "the whole prompt in one pass; CUDA's context", None, 0.3 * GIB, GIB
     ),
     "vllm": _vllm,
     "sglang": _sglang,
-    "llama.cpp": lambda memory: Reserve(
+    "llama.cpp": lambda memory, devices: Reserve(
         memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/arg.cpp]", 512, 0.3 * GIB, GIB, width=4
     ),
-    "exllamav3": lambda memory: Reserve(
+    "exllamav3": lambda memory, devices: Reserve(
         memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
     ),
-    "mlx-lm": lambda memory: Reserve(
+    "mlx-lm": lambda memory, devices: Reserve(
         0.75 * memory, "3/4 of the memory may be wired; --prefill-step-size 2048 [mlx_lm/generate.py]", 2048
     ),
-    "tensorrt-llm": lambda memory: Reserve(
+    "tensorrt-llm": lambda memory, devices: Reserve(
         memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, share=0.9
     ),
 }
@@ -74,8 +74,9 @@ RESERVES: dict[str, Callable[[int], Reserve]] = {
 class Fit:
     """What one engine can hold in a memory.
 
-    ``longest``: tokens of each of ``batch`` sequences that fit where every estimate is at its worst; ``at_best``: at its
-    best; 0: none. ``slots``: sequences of ``length`` tokens, at worst; ``cache``: bytes of one.
+    ``longest``: tokens of each of ``batch`` sequences that fit where every estimate is at its worst; ``at_best``: at
+    its best; 0: none. ``slots``: sequences of ``length`` tokens, at worst; ``cache``: bytes of one; ``at``: both at
+    another length. ``work``: what a pass takes, at best and at worst.
     """
 
     memory: int
@@ -88,6 +89,7 @@ class Fit:
     slots: int
     cache: int
     work: tuple[int, int]
+    at: Callable[[int], tuple[int, int]] = field(repr=False, compare=False)
 
     @property
     def fits(self) -> bool:
@@ -111,31 +113,36 @@ class Fit:
             f"(at best {self.at_best:,}); a cache type of fewer bits (--dtype) or weights of fewer bits make room"
         )
 
+    def table(self) -> list[str]:
+        """What one sequence needs at 4,096 tokens, twice that and so on, and how many fit at once."""
+        lengths = [4096 << i for i in range(18) if 4096 << i <= max(self.length, min(self.longest, LONGEST - 1))]
+        rows = [(n, self.at(n)) for n in dict.fromkeys((*lengths, self.length))]
+        return [f"{n:>11,} tokens  {size_text(size):>9}  {slots:>5,} at once" for n, (size, slots) in sorted(rows)]
+
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "memory": self.memory, "usable": int(self.reserve.usable), "weights": [self.weights.low, self.weights.high],
-            "work": list(self.work), "cache": self.cache, "longest": self.longest, "at_best": self.at_best,
-            "slots": self.slots, "source": self.reserve.source,
-        }  # fmt: skip
+        names = ("memory", "length", "longest", "at_best", "slots", "cache", "work")
+        weights, taken = [self.weights.low, self.weights.high], int(self.reserve.usable)
+        return {**{name: getattr(self, name) for name in names}, "weights": weights, "usable": taken}
 
 
 def fit(
     config: EngineConfig, engine: str, memory: int, weights: Weights, length: int, *, dtype: str = "bfloat16",
-    tensor_parallel: int = 1, batch: int = 1,
+    tensor_parallel: int = 1, batch: int = 1, draft: EngineConfig | None = None,
 ) -> Fit:  # fmt: skip
     """What fits ``memory`` bytes on each of ``tensor_parallel`` devices; ``dtype`` of the cache as for `kv.memory`.
 
+    ``draft``: a model that drafts tokens, whose keys and values stand beside; its weights are part of ``weights``.
     Raises ``ValueError`` where not even the weights fit.
     """
-    reserve = RESERVES[engine](memory)
+    reserve = RESERVES[engine](memory, tensor_parallel)
     own = Weights(weights.low // tensor_parallel, weights.high // tensor_parallel, weights.source)
     if own.low > reserve.usable:
         raise ValueError(
-            f"memory of {size_text(memory)} is below the weights: {engine} takes {size_text(reserve.usable)} of it, and "
-            f"they need {own.describe()}; take fewer bits (--weights-bits), more memory, or more devices (--tp)"
+            f"memory of {size_text(memory)} is below the weights: {engine} takes {size_text(reserve.usable)} of it, "
+            f"and they need {own.describe()}; take fewer bits (--weights-bits), more memory, or more devices (--tp)"
         )
     bits = bits_of(dtype, engine)
-    kept = stores(config, engine, tensor_parallel, bits)
+    kept = [one for model in (config, draft) if model for one in stores(model, engine, tensor_parallel, bits)]
 
     def cache(tokens: int) -> int:
         return sum(store.bytes_at(tokens, bits) for store in kept)
@@ -149,9 +156,13 @@ def fit(
         page = PAGES.get(engine, 1)
         return page * _largest(lambda n: batch * cache(n * page) <= room(n * page, worst), LONGEST // page)
 
+    def at(tokens: int) -> tuple[int, int]:
+        return cache(tokens), max(0, int(room(tokens, True) // max(cache(tokens), 1)))
+
+    size, slots = at(length)
     return Fit(
         memory=memory, weights=own, reserve=reserve, batch=batch, length=length, longest=longest(True),
-        at_best=longest(False), slots=max(0, int(room(length, True) // max(cache(length), 1))), cache=cache(length),
+        at_best=longest(False), slots=slots, cache=size, at=at,
         work=work_of(config, reserve, length, tensor_parallel),
     )  # fmt: skip
 

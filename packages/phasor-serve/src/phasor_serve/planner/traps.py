@@ -329,6 +329,20 @@ def draft_traps(target: EngineReading, draft: Any) -> list[Trap]:
     return shown
 
 
+def check_vocabulary(engine: str, target: EngineConfig, draft: EngineConfig) -> None:
+    """Raise ``ValueError`` for a draft model whose vocabulary the engine does not take for its target's.
+
+    llama.cpp lets 128 tokens differ (common/speculative.cpp: SPEC_VOCAB_MAX_SIZE_DIFFERENCE), the others none.
+    """
+    sizes = [int(one.text.get("vocab_size") or one.data.get("vocab_size") or 0) for one in (target, draft)]
+    apart = abs(sizes[0] - sizes[1])
+    if all(sizes) and apart > (128 if engine == "llama.cpp" else 0):
+        raise ValueError(
+            f"draft must have the vocabulary of its target, {sizes[0]:,} tokens in {engine}, got {sizes[1]:,}; take a "
+            "draft of the same family"
+        )
+
+
 def file_traps(config: Any, gguf: Path) -> list[Trap]:
     """Trap 16: a GGUF file without the scaling that its config states."""
     meta = gguf_keys.converted(load_config(config))

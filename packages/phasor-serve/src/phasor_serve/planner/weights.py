@@ -10,11 +10,12 @@ from phasor.support.number_text import size_text
 from phasor.tools.checkpoints.formats.gguf_file import read_header as read_gguf
 from phasor.tools.checkpoints.formats.safetensors_file import read_header as read_safetensors
 
-from ..engines import EngineConfig
+from ..engines import EngineConfig, load_config
 
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.(gguf|safetensors)$")
 WIDE = 16.0  # bits of what a quantizer leaves as it was: embeddings, and the last layer
-SCALES = 1.0  # bits that scales and mixed types add at most: Q4_K_M has 4.85 bits a weight (llama.cpp, tools/quantize)
+MIXED = 1.0  # bits that scales and mixed types add at most: Q4_K_M has 4.85 bits a weight (llama.cpp, tools/quantize)
+GROUPED = 0.25  # bits of scales and zeros in groups of 128 or 64 (GPTQ, AWQ)
 METHODS = {"fp8": 8.0, "mxfp4": 4.25}  # quant_method -> bits a weight, with its scales
 
 
@@ -47,6 +48,20 @@ def read_weights(path: Path) -> Weights:
     return Weights(size, size, f"the headers of {name}")
 
 
+def weights_for(config: Any, files: Path | None, bits: float | None, draft: Any = None) -> Weights:
+    """The weights of a config, and of a draft's: of ``files``, else those beside the config, else counted."""
+    if files is not None and bits is not None:
+        raise ValueError("--weights reads how many bits the weights have; leave --weights-bits out")
+    folder = Path(config) if isinstance(config, str) and Path(config).is_dir() else None
+    if files is None and bits is None and folder is not None and any(folder.glob("*.safetensors")):
+        files = folder
+    own = count_weights(load_config(config), bits) if files is None else read_weights(files)
+    if draft is None:
+        return own
+    more = weights_for(draft, None, None)
+    return Weights(own.low + more.low, own.high + more.high, f"{own.source}; draft: {more.source}")
+
+
 def _shards(file: Path) -> list[Path]:
     found = SHARD.search(file.name)
     if found is None:
@@ -73,7 +88,7 @@ def count_weights(config: EngineConfig, bits: float | None = None) -> Weights:
     if stated >= WIDE:
         size = int(total * stated / 8)
         return Weights(size, size, source)
-    high = ((total - wide) * (stated + SCALES) + wide * WIDE) / 8
+    high = ((total - wide) * (stated + (GROUPED if bits is None else MIXED)) + wide * WIDE) / 8
     return Weights(int(total * stated / 8), int(high), f"{source}, estimated")
 
 
