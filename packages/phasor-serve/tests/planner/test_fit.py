@@ -48,18 +48,25 @@ def fits_free(reserve: Any, held: Weights, config: Any) -> float:
     return float(reserve.share * (reserve.usable - held.high - work_of(config, reserve, 8192)[1]))
 
 
-REPORTS = [  # where, memory, share that vLLM was given, tokens, whether they fitted
-    ("vllm-project/vllm#10517: 3090, 20k", 23.58, 0.90, 20_000, True),
-    ("vllm-project/vllm#10517: 3090, 128k", 23.58, 0.90, 131_072, False),
-    ("vllm-project/vllm#10511: H100, 8k", 79.22, 0.90, 8_192, True),
-]
+QWEN_7B = {**LLAMA, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 151936}  # Qwen1.5's shapes
+REPORTS = [  # where, model, weights in GiB, engine, cache type, memory in GiB, tokens, whether they fitted
+    ("vllm-project/vllm#10517: 3090", LLAMA, 14.99, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 20_000, True),
+    ("vllm-project/vllm#10517: 3090", LLAMA, 14.99, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 131_072, False),
+    ("vllm-project/vllm#10511: H100", LLAMA, 14.96, "vllm", "bfloat16", 0.90 / 0.92 * 79.22, 8_192, True),
+    ("QwenLM/Qwen3#16: 3090, GPTQ", QWEN_7B, 5.46, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 32_768, False),
+    ("tscibilia/home-ops#3795: 24 GB", "Qwen/Qwen3.5-27B", 16.4, "llama.cpp", "q4_0", 23.5, 180_224, True),
+    ("HilbertraumAI/HilbertRaum#391", "google/gemma-4-26B-A4B", 13.0, "llama.cpp", "float16", 23.2, 8_192, True),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("where, gib, share, tokens, fitted", REPORTS)
-def test_reports_of_llama_3_in_16_bits(where: str, gib: float, share: float, tokens: int, fitted: bool) -> None:
+@pytest.mark.parametrize("where, model, weights, engine, dtype, gib, tokens, fitted", REPORTS)
+def test_reports_of_what_fitted(
+    where: str, model: Any, weights: float, engine: str, dtype: str, gib: float, tokens: int, fitted: bool
+) -> None:
     """vLLM took 0.9 of the memory then, and takes 0.92 now: the same bytes are left of a memory smaller by that."""
-    found = fit(load_config(LLAMA), "vllm", int(gib * share / 0.92 * GIB), WEIGHTS, tokens)
-    assert found.fits == fitted
+    size = int(weights * GIB)
+    config = load_config(model if isinstance(model, dict) else configs()[model])
+    assert fit(config, engine, int(gib * GIB), Weights(size, size, "read"), tokens, dtype=dtype).fits == fitted
 
 
 def test_what_vllm_left_for_the_cache() -> None:
