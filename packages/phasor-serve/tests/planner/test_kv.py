@@ -56,6 +56,18 @@ def test_the_caches_of_transformers(family: str) -> None:
     assert memory(seen, "transformers", TOKENS, dtype="bfloat16", batch=3).total == 6 * held
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt_oss"])
+def test_a_static_cache(family: str) -> None:
+    """It is allocated whole: the length in layers with full attention, the window in the others."""
+    transformers = pytest.importorskip("transformers")
+    model = tiny_model(family)
+    cache = transformers.StaticCache(config=model.config, max_cache_len=TOKENS)
+    with torch.no_grad():
+        model(input_ids=torch.zeros(1, 2, dtype=torch.long), **given(cache), use_cache=True)
+    held = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert memory(load_config(model.config), "transformers", TOKENS, dtype="int8").total == held
+
+
 PUBLISHED = [
     "Qwen__Qwen3-8B", "Qwen__Qwen2.5-7B-Instruct", "Qwen__Qwen3-30B-A3B", "meta-llama__Meta-Llama-3.1-8B",
     "meta-llama__Llama-3.2-3B-Instruct", "meta-llama__Meta-Llama-3.1-405B", "google__gemma-2-9b-it",

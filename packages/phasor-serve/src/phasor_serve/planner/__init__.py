@@ -12,12 +12,12 @@ from .kv import Memory, Store, memory
 from .programs import PROGRAMS
 from .proof import prove
 from .result import Plan
-from .traps import Trap, TrapInputs, draft_traps, file_traps, find_traps, loaded_traps, runtime_traps, traps
+from .traps import Trap, TrapInputs, draft_traps, file_traps, find_traps, runtime_traps, traps
 from .weights import Weights, count_weights, read_weights
 
 __all__ = [
     "METHODS", "PROGRAMS", "Cost", "Fit", "Memory", "Plan", "Store", "Trap", "Weights", "count_weights", "draft_traps",
-    "file_traps", "fit", "loaded_traps", "memory", "plan", "plan_in", "read_weights", "runtime_traps", "traps",
+    "file_traps", "fit", "memory", "plan", "plan_in", "read_weights", "runtime_traps", "traps",
 ]  # fmt: skip
 
 
