@@ -105,6 +105,15 @@ def test_a_cache_of_fewer_bits_and_more_devices_hold_more() -> None:
     assert 1.9 * plain < small < 2.1 * plain and split > 2 * plain
 
 
+def test_an_engine_that_leaves_too_little_does_not_silence_the_others(tmp_path: Path, phasor: Any) -> None:
+    """SGLang keeps 6.7 GiB of 24 for itself; weights of 18 GiB leave llama.cpp some room."""
+    held = Weights(18 * GIB, 18 * GIB, "read")
+    small, large = (plan_in(LLAMA, 24 * GIB, held, engine=name)[1] for name in ("sglang", "llama.cpp"))
+    assert "below the weights" in small.describe()[0] and not small.fits and large.fits
+    some = fit(load_config(LLAMA), "llama.cpp", 24 * GIB, held, large.longest, batch=2)
+    assert not some.fits and some.slots == 1 and "tokens need" in some.describe()[0]
+
+
 def test_a_draft_model_stands_beside() -> None:
     config, held = load_config(LLAMA), Weights(4 * GIB, 4 * GIB, "read")
     alone, both = (fit(config, "vllm", 24 * GIB, held, 8192, draft=draft) for draft in (None, config))
@@ -165,7 +174,7 @@ def small(tmp_path: Path) -> Path:
         ("--memory 24", "--memory must be an amount of memory with a unit, such as 24GB"),
         ("--memory 24GV", "--memory must be an amount of memory with a unit"),
         ("--memory 0GB", "--memory must be an amount of memory with a unit"),
-        ("--memory 0.05MiB --weights-bits 16 --engine vllm", "is below the weights: vllm takes"),
+        ("--memory 0.05MiB --weights-bits 16 --engine vllm", "is below the weights: the engine takes"),
         ("--memory 24GB --weights-bits 0", "weights_bits must be a finite number above 0"),
         ("--memory 24GB --weights lies.safetensors", "header must end inside the file"),
         ("--memory 24GB --weights lies.gguf", "cannot hold"),
@@ -217,7 +226,9 @@ def test_what_does_not_fit_is_exit_code_1_and_says_what_does(small: Path, phasor
     monkeypatch.chdir(small)
     ask = ("plan", "config.json", "--memory", "1.5GiB", "--weights-bits", "16", "--engine", "llama.cpp")
     code, out, _ = phasor(*ask, "--length", "16M", "--method", "none")
-    assert code == 1 and "16,777,216 tokens need" in out and "the longest that fits is" in out
+    assert (
+        code == 1 and "16,777,216 tokens need" in out and "longest: " in out and "0 of 16,777,216 tokens at once" in out
+    )
     code, out, _ = phasor(*ask, "--table")
     assert code == 0 and "131,072 tokens" in out and "at once" in out
 

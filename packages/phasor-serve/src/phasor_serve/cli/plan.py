@@ -96,6 +96,8 @@ def plan(
             made, fit = plan_in(config, size, taken, engine=name, **how)
             plans.append(made)
             fits.append(fit)
+        if all(fit.below for fit in fits):
+            raise ValueError(fits[0].below)
     drafts = [None if draft is None else made.beside(load_config(draft)) for made in plans]
     each = list(zip_longest(plans, fits, drafts))
     if as_json:
@@ -106,7 +108,7 @@ def plan(
     elif table:
         say("\n\n".join("\n".join([made.name, *fit.table()]) for made, fit in zip(plans, fits, strict=True)))
     elif why:
-        say("\n\n".join(made.explain(dtype, tensor_parallel) for made in plans))
+        say("\n\n".join(made.explain(dtype, tensor_parallel, held) for made, held, _ in each))
     else:
         say("\n\n".join(made.brief(dtype, tensor_parallel, batch, held, said) for made, held, said in each))
     for path in write_plans(plans, write, gguf) if write is not None else ():

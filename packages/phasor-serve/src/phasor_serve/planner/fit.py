@@ -95,23 +95,29 @@ class Fit:
     def fits(self) -> bool:
         return self.slots >= self.batch
 
+    @property
+    def below(self) -> str:
+        """What is said where not even the weights fit; empty where they do."""
+        if self.weights.low <= self.reserve.usable:
+            return ""
+        return (
+            f"memory of {size_text(self.memory)} is below the weights: the engine takes "
+            f"{size_text(self.reserve.usable)} of it, and they need {self.weights.describe()}; take fewer bits "
+            "(--weights-bits) or more devices (--tp)"
+        )
+
     def describe(self) -> list[str]:
         worst = "any length" if self.longest >= LONGEST else f"{self.longest:,} tokens"
         best = "" if self.at_best == self.longest else f" (at best {self.at_best:,})"
         many = f" for each of {self.batch} sequences" if self.batch > 1 else ""
         held = f"{self.slots:,} of {self.length:,} tokens at once, {size_text(self.cache)} each"
-        return [
-            f"longest: {worst}{best}{many}; {held}" if self.slots else self.too_much(),
+        need = self.weights.high + self.work[1] + self.batch * self.cache
+        much = f"{self.length:,} tokens need {size_text(need)}; fewer bits for cache (--dtype) or weights make room; "
+        return [self.below] if self.below else [
+            f"{'' if self.fits else much}longest: {worst}{best}{many}; {held}",
             f"weights {self.weights.describe()}; work {size_text(self.work[0])} to {size_text(self.work[1])}",
             f"of {size_text(self.memory)} the engine takes {size_text(self.reserve.usable)}: {self.reserve.source}",
-        ]
-
-    def too_much(self) -> str:
-        need = self.weights.high + self.work[1] + self.cache
-        return (
-            f"{self.length:,} tokens need {size_text(need)}, and the longest that fits is {self.longest:,} "
-            f"(at best {self.at_best:,}); a cache type of fewer bits (--dtype) or weights of fewer bits make room"
-        )
+        ]  # fmt: skip
 
     def table(self) -> list[str]:
         """What one sequence needs at 4,096 tokens, twice that and so on, and how many fit at once."""
@@ -132,15 +138,9 @@ def fit(
     """What fits ``memory`` bytes on each of ``tensor_parallel`` devices; ``dtype`` of the cache as for `kv.memory`.
 
     ``draft``: a model that drafts tokens, whose keys and values stand beside; its weights are part of ``weights``.
-    Raises ``ValueError`` where not even the weights fit.
     """
     reserve = RESERVES[engine](memory, tensor_parallel)
     own = Weights(weights.low // tensor_parallel, weights.high // tensor_parallel, weights.source)
-    if own.low > reserve.usable:
-        raise ValueError(
-            f"memory of {size_text(memory)} is below the weights: {engine} takes {size_text(reserve.usable)} of it, "
-            f"and they need {own.describe()}; take fewer bits (--weights-bits), more memory, or more devices (--tp)"
-        )
     bits = bits_of(dtype, engine)
     kept = [one for model in (config, draft) if model for one in stores(model, engine, tensor_parallel, bits)]
 

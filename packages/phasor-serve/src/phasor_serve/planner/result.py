@@ -135,8 +135,8 @@ class Plan:
         more = [f"and {len(told) - len(kept)} more: --why"] if len(kept) < len(told) else []
         return "\n".join([*lines, *_labelled("beware", [*kept, *more])])
 
-    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> str:
-        """Everything as text."""
+    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1, found: Fit | None = None) -> str:
+        """Everything as text, with what fits where it was asked for."""
         lines = [f"{self.name}, {self.length:,} positions"]
         lines += _labelled("rotation", self.why)
         lines += _labelled("settings", self.setting_lines() or [f"not expressible: {self.refused}"])
@@ -146,7 +146,8 @@ class Plan:
                 lines += _labelled("not shown", [self.proof.reason])
             lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
         lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
-        lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
+        fits = found.describe() if found else []
+        lines += _labelled("memory", [*fits, *self.kv_bytes(dtype, tensor_parallel).describe()])
         return "\n".join([*lines, *_labelled("beware", list(map(str, self.warnings)))])
 
     def to_dict(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> dict[str, Any]:
