@@ -81,6 +81,7 @@ def test_the_reserve_of_sglang_is_its_own_formula() -> None:
     small, large = (fit(load_config(LLAMA), "sglang", size * GIB, WEIGHTS, 8192).reserve for size in (24, 80))
     assert small.usable == (24 * 1024 - 512 - 6144 - 128 - 96) * 2**20
     assert large.usable == (80 * 1024 - 512 - 12288 - 128 - 512) * 2**20
+    assert "work" not in fit(load_config(LLAMA), "sglang", 80 * GIB, WEIGHTS, 8192).describe()[1]
     split = fit(load_config(LLAMA), "sglang", 24 * GIB, WEIGHTS, 8192, tensor_parallel=4).reserve
     assert split.usable == (24 * 1024 - 512 - 6144 - 512 - 320) * 2**20  # 160 sequences in a graph from 4 devices on
 
@@ -283,5 +284,7 @@ def test_programs_without_words_for_yarn_take_it_from_the_file() -> None:
         assert made.settings is not None and made.settings.gguf is not None and made.verdict == "right"
         assert made.settings.gguf["rope.scaling.factor"] == 2.0 and "--ropeconfig" not in made.paste()
         assert "GGUF key {arch}.context_length = 262144; GGUF key" in made.brief()
+    llama3 = plan(configs()["meta-llama/Llama-3.1-8B"], length=262_144, engine="ollama").brief()
+    assert "(--write DIR, then convert the model again)" in llama3  # its factors are a tensor of the file
     linear = plan(LLAMA, length=262_144, engine="koboldcpp", method="linear")
     assert linear.settings is not None and "--ropeconfig 0.5 500000" in linear.paste()

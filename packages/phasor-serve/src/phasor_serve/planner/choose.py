@@ -214,7 +214,7 @@ def _further(spec: RotarySpec, scaling: Scaling, length: int, trained: int) -> t
         raise ValueError(
             f"LongRoPE's divisors were searched for {trained:,} positions: there are none for {length:,}; ask for at "
             f"most {trained:,}, or, where the model's card publishes others (MiniCPM4's does for 131,072), put these "
-            "into rope_scaling, raise max_position_embeddings, and plan again; --method none keeps the old ones"
+            "into rope_scaling, raise max_position_embeddings, and plan again"
         )
     raise ValueError(
         f"how {scaling.name} scaling is stretched further is not known; describe it with RotarySpec yourself"

@@ -112,10 +112,11 @@ class Fit:
         many = f" for each of {self.batch} sequences" if self.batch > 1 else ""
         held = f"{self.slots:,} of {self.length:,} tokens at once, {size_text(self.cache)} each"
         need = self.weights.high + self.work[1] + self.batch * self.cache
+        work = f"; work {size_text(self.work[0])} to {size_text(self.work[1])}" if self.work[1] else ""
         much = f"{self.length:,} tokens need {size_text(need)}; fewer bits for cache (--dtype) or weights make room; "
         return [self.below] if self.below else [
             f"{'' if self.fits else much}longest: {worst}{best}{many}; {held}",
-            f"weights {self.weights.describe()}; work {size_text(self.work[0])} to {size_text(self.work[1])}",
+            f"weights {self.weights.describe()}{work}",
             f"of {size_text(self.memory)} the engine takes {size_text(self.reserve.usable)}: {self.reserve.source}",
         ]  # fmt: skip
 

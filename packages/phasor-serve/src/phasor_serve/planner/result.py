@@ -119,7 +119,8 @@ class Plan:
         else:
             line = self.paste(dtype, tensor_parallel, batch, draft is not None)
             files = "; ".join(text for text in self.setting_lines() if text.startswith(("GGUF", "config")))
-            write = " (--write DIR --gguf FILE)" if self.settings.gguf else " (--write DIR)"
+            again = ", then convert the model again" if self.engine == "llama.cpp" else ""
+            write = " (--write DIR --gguf FILE)" if self.settings.gguf else f" (--write DIR{again})"
             said = [line, files and files + write]
             lines += _labelled("paste", list(filter(None, said)) or ["nothing: the config says it"])
             shown = self.proof.reason if self.verdict == "not shown" else "every layer rotates as planned"
