@@ -86,6 +86,24 @@ def test_the_reserve_of_sglang_is_its_own_formula() -> None:
     assert split.usable == (24 * 1024 - 512 - 6144 - 512 - 320) * 2**20  # 160 sequences in a graph from 4 devices on
 
 
+def test_what_the_documentation_of_engines_states() -> None:
+    """vLLM: CacheConfig.gpu_memory_utilization 0.92 (docs.vllm.ai, stable), 8,192 tokens a batch on an H100, 2,048 on
+    smaller cards; TensorRT-LLM: free_gpu_memory_fraction 0.9 (kvcacheconfig.html); llama.cpp: -ub 512."""
+    small, large = (RESERVES["vllm"](size * GIB, 1) for size in (24, 80))
+    assert (small.usable / (24 * GIB), small.tokens, large.tokens) == (0.92, 2048, 8192)
+    shares = {engine: (r.share, r.usable / (24 * GIB)) for engine in ENGINES if (r := RESERVES[engine](24 * GIB, 1))}
+    assert shares["tensorrt-llm"] == (0.9, 1.0) and shares["mlx-lm"] == (1.0, 0.75)
+    assert RESERVES["llama.cpp"](24 * GIB, 1).tokens == 512 and RESERVES["transformers"](GIB, 1).tokens is None
+
+
+def test_activations() -> None:
+    """Llama 3 8B, 2,048 tokens of 2 bytes: 2 x 4,096 of the stream and 3 x 14,336; then logits of one token."""
+    alive = 2048 * 2 * (2 * 4096 + 3 * 14336) + 4 * 128_256
+    expected = (int(alive + 0.2 * GIB), int(2 * alive + 2 * GIB))
+    assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 100_000) == expected
+    assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 1)[0] < expected[0]
+
+
 def test_a_plan_for_a_memory_asks_for_no_stretch_unless_a_length_is_named() -> None:
     """A card that holds more than the declared length gets that; a small one gets what it holds."""
     held = Weights(4 * GIB, 5 * GIB, "estimated")
