@@ -22,6 +22,7 @@ BY_NAME = {
     # Commands: typer reads the options of a command from its parameters.
     "lab/train.train": 17,
     "ner/train.train": 22,
+    "cli/plan.plan": 17,
 }
 MADE = ("performance.md", "models.md")  # pages that a program writes
 

@@ -8,12 +8,12 @@ MOST = 8  # ranges in one line
 def size_text(count: float) -> str:
     """Bytes, in the units of memory.
 
-    >>> size_text(1000), size_text(3 * 2**30), size_text(1_056_540)
-    ('1,000 bytes', '3 GiB', '1.01 MiB')
+    >>> size_text(1000), size_text(3 * 2**30), size_text(1_056_540), size_text(1010 * 2**20)
+    ('1,000 bytes', '3 GiB', '1.01 MiB', '1,010 MiB')
     """
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= unit:
-            return f"{count / unit:.3g} {name}"
+            return f"{count / unit:,.0f} {name}" if count >= 999.5 * unit else f"{count / unit:.3g} {name}"
     return f"{count:,} bytes"
 
 

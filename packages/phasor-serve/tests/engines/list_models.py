@@ -88,8 +88,8 @@ def main(folder: Path) -> None:
         "vllm": {"source": "vllm 0.33.0: vllm/model_executor/models/registry.py", "has": having(vllm),
                  "backend": sorted({*having(backend)} - {*having(own)}),
                  "gone": {name: last[name] for name in sorted(last) if name not in having(vllm)}},
-        "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py", "has": having(sglang),
-                   "backend": ["olmo3"]},  # read: no class of its own; transformers 5.19 runs it, as 5.23 does
+        "sglang": {"source": "sglang 0.5.23: EntryClass of sglang/srt/models/*.py",
+                   "has": sorted({*having(sglang), "olmo3"})},  # its config class names Olmo2ForCausalLM instead
         "mlx-lm": {"source": "mlx-lm 0.32.2: mlx_lm/models/*.py and MODEL_REMAPPING",
                    "lacks": sorted(set(ROWS) - mlx - set(renamed))},
         "exllamav3": {"source": "exllamav3 1.6.5: arch_string in exllamav3/architecture/*.py",

@@ -11,6 +11,7 @@ import ast
 import copy
 import importlib
 import json
+import runpy
 import sys
 import tempfile
 from pathlib import Path
@@ -46,7 +47,11 @@ OVERRIDES: dict[str, list[dict[str, Any]]] = {
     "deepseek-ai/DeepSeek-V3": [
         {"rope_parameters": {"factor": 80.0}}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
     ],
-    "allenai/Olmo-3.1-32B": [{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}],
+    "allenai/Olmo-3.1-32B": [
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        {"rope_parameters": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 16.0,
+                             "original_max_position_embeddings": 8192}, "max_position_embeddings": 131072},
+    ],
     "microsoft/phi-4": [
         {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                           "original_max_position_embeddings": 8192}},
@@ -74,6 +79,8 @@ class Sglang:
         self.factory = importlib.import_module("sglang.srt.layers.rotary_embedding.factory")
         variant = importlib.import_module("sglang.srt.layers.rotary_embedding.rope_variant")
         variant.get_device = lambda: "cpu"  # type: ignore[attr-defined]
+        own = runpy.run_path(str(folder / "sglang/srt/configs/olmo3.py"))["Olmo3Config"]
+        AutoConfig.register("olmo3", own, exist_ok=True)  # as get_config does, by _CONFIG_REGISTRY
         files = folder / "sglang" / "srt" / "utils" / "hf_transformers"
         self.length = self._function(files / "common.py", "get_context_length")
         tree = ast.parse((files / "config.py").read_text())
@@ -131,6 +138,9 @@ def run(sglang: Sglang, name: str, overrides: dict[str, Any]) -> dict[str, Any]:
     rope = text.rope_parameters
     nested = set(rope) & set(types)
     chosen = {kind: types.index(kind) for kind in types if kind != "linear_attention"}
+    if text.model_type == "olmo3":  # as models/olmo2.py passes it to get_rope
+        rope = {kind: {**rope, **({"rope_type": "default"} if "sliding" in kind else {})} for kind in chosen}
+        nested = set(rope)
     found["layers"] = {str(i): sglang.layer(text, rope[kind] if nested else rope) for kind, i in chosen.items()}
     return found
 

@@ -81,8 +81,7 @@ ONLY_READ = {
                   "tools/server/server-context.cpp"},
     "mlx-lm": {"mlx_lm/generate.py", "mlx_lm/models/deepseek_v3.py"},
     "sglang": {"sglang/srt/models/deepseek_common/utils.py: compute_mla_mscale_scaling",
-               "sglang/srt/models/deepseek_v2.py",
-               "sglang/srt/model_loader/utils.py: resolve_transformers_arch, with transformers 5.19"},
+               "sglang/srt/models/deepseek_v2.py"},
     "tensorrt-llm": {"tensorrt_llm/_torch/models", "tensorrt_llm/_torch/modules/attention.py: MLA"},
     "vllm": {"vllm/model_executor/models/deepseek_v2.py", "vllm/model_executor/models/registry.py"},
 }  # fmt: skip

@@ -213,17 +213,6 @@ def test_a_factor_that_a_key_of_the_file_carries_is_not_said_to_be_unread() -> N
     assert any("attention_factor is not read" in rule.text for rule in read_as(config, "llama.cpp").rules)
 
 
-def test_sglang_runs_olmo_3_as_transformers_does() -> None:
-    """It has no class for it (`resolve_transformers_arch`), so attention_factor, which its own YaRN drops, is read."""
-    rope = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 16.0, "original_max_position_embeddings": 8192}
-    kinds = {"full_attention": {**rope, "attention_factor": 1.5},
-             "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}  # fmt: skip
-    reading = read_as(configs()["allenai/Olmo-3.1-32B"], "sglang", {
-        "--json-model-override-args": {"rope_parameters": kinds}})  # fmt: skip
-    assert [spec.attention_factor() for spec in reading.model.distinct] == [1.0, 1.5]
-    assert not any("attention_factor" in rule.text for rule in reading.rules)
-
-
 def test_a_factor_of_one_is_no_scaling_of_tensorrt_llm() -> None:
     """It rotates as without; a page beside the model's own code names no scaling that does nothing."""
     config = {**LLAMA, "rope_scaling": {"type": "linear", "factor": 1.0}}
@@ -235,3 +224,22 @@ def test_an_overridden_length_is_the_declared_one_of_the_reading(engine: str, fl
     reading = read_as(configs()[QWEN], engine, {flag: {"max_position_embeddings": 50_000}})
     assert (reading.length, reading.model.max_position) == (50_000, 50_000)
     assert read_as(configs()[QWEN], engine).model.max_position == 40_960
+
+
+def test_olmo_3_in_sglang_has_one_dictionary_for_all_layers() -> None:
+    """0.5.23, configs/olmo3.py and models/olmo2.py: full layers by the flat dictionary, windowed ones by its base.
+
+    An override by kind of layer is merged beside the flat keys; get_rope then has a dictionary in its cache's key, and
+    stops.
+    """
+    config = configs()["allenai/Olmo-3.1-32B"]
+    by_kind = {"full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 16.0}}
+    with pytest.raises(ValueError, match=r"full_attention stops SGLang.*olmo3\.py.*state it flat"):
+        read_as(config, "sglang", {"--json-model-override-args": {"rope_parameters": by_kind}})
+    made = plan(config, length=131_072, engine="sglang")
+    assert made.settings is not None and made.reading is not None
+    written = made.settings.flags["--json-model-override-args"]["rope_parameters"]
+    assert (written["factor"], written["rope_theta"]) == (16.0, 5e5)
+    near, far = made.reading.model.distinct
+    assert (near.scaling, near.base) == (None, 5e5)
+    assert far.attention_factor(131_072) == pytest.approx(0.1 * math.log(16) + 1)

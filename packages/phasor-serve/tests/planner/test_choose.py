@@ -106,7 +106,7 @@ EXAONE, PHI = configs()["LGAI-EXAONE/EXAONE-4.0-32B"], configs()["LongRoPE of Ph
     [
         (PHI, {"length": 131_073}, "LongRoPE's divisors were searched for 131,072 positions"),
         (EXAONE, {"length": 400_000, "method": "yarn"}, "only windowed layers rotate"),
-        (LLAMA, {"length": 2047}, "length must be at least the trained one, 2048, got 2047"),
+        (LLAMA, {"length": 0}, "length must be an integer of at least 1, got 0"),
     ],
 )
 def test_a_length_without_a_rotation_is_refused(config: Any, arguments: dict[str, Any], message: str) -> None:
@@ -114,10 +114,34 @@ def test_a_length_without_a_rotation_is_refused(config: Any, arguments: dict[str
         plan(config, **arguments)
 
 
-def test_the_trained_length_itself_is_read_as_is() -> None:
-    made = plan(LLAMA, length=2048)
-    assert (made.factor, made.spec.scaling) == (1.0, None)
+@pytest.mark.parametrize("length", [2048, None])
+def test_the_trained_length_itself_is_read_as_is(length: int | None) -> None:
+    made = plan(LLAMA, length=length)
+    assert (made.factor, made.spec.scaling, made.length) == (1.0, None, 2048)
     assert "the config declares 2,048 positions: nothing is stretched" in made.why
+
+
+@pytest.mark.parametrize(
+    "engine, flag", [("vllm", "--max-model-len"), ("sglang", "--context-length"), ("llama.cpp", "-c")]
+)
+def test_a_shorter_length_keeps_the_rotation_and_bounds_the_cache(engine: str, flag: str) -> None:
+    """Static YaRN of the config stays on, as the engines keep it: only the length falls."""
+    scaled = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "rope_theta": 1e4}
+    made = plan({**LLAMA, "max_position_embeddings": LENGTH, "rope_parameters": scaled}, length=512, engine=engine)
+    assert made.settings is not None and made.verdict == "right"
+    assert made.settings.flags == {flag: 512}
+    assert (made.wanted.layers, made.factor) == (made.config.model.layers, 1.0)
+    assert [cost.describe()[0] for cost in made.costs] == ["short prompts: nothing changes"]
+    assert made.kv_bytes().total == 512 * 2 * 256 * 2  # 4 heads of 64 channels, keys and values, in 16 bits
+
+
+def test_a_short_context_of_longrope_has_the_short_divisors() -> None:
+    """Phi-3 within its original length: vLLM chooses by --max-model-len, llama.cpp by -c."""
+    for engine in ("vllm", "sglang", "llama.cpp"):
+        made = plan(PHI, length=2048, engine=engine)
+        assert made.verdict == "right" and made.reading is not None
+        (spec,) = made.reading.model.distinct
+        assert spec.inv_freq(2048)[1] == pytest.approx(1e4 ** (-1 / 8) / 1.02, rel=1e-6)
 
 
 def test_only_the_length_grows_where_windowed_layers_alone_rotate() -> None:
@@ -156,7 +180,7 @@ def test_a_family_without_scaling_is_refused_in_one_clause() -> None:
     assert made.refused == "no config.json says this rotation: the code of roformer has no scaling"
 
 
-@pytest.mark.parametrize("arguments", [(LLAMA, 8192, "vllm"), (LLAMA,)])
+@pytest.mark.parametrize("arguments", [(LLAMA, 8192, "vllm"), (LLAMA, 8192)])
 def test_a_length_that_is_not_named_is_answered_with_a_right_call(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match=r'by name: plan\(config, length=131072, engine="vllm"\)'):
         plan(*arguments)

@@ -11,7 +11,7 @@ from conformance.tiny import tiny_model
 from engines.cases import RESULTS, configs
 from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import memory
-from phasor_serve.planner.kv import stores
+from phasor_serve.planner.kv import CACHES, bits_of, stores
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
@@ -54,6 +54,18 @@ def test_the_caches_of_transformers(family: str) -> None:
     seen = load_config(model.config)
     assert memory(seen, "transformers", TOKENS, dtype="int8").total == held
     assert memory(seen, "transformers", TOKENS, dtype="bfloat16", batch=3).total == 6 * held
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt_oss"])
+def test_a_static_cache(family: str) -> None:
+    """It is allocated whole: the length in layers with full attention, the window in the others."""
+    transformers = pytest.importorskip("transformers")
+    model = tiny_model(family)
+    cache = transformers.StaticCache(config=model.config, max_cache_len=TOKENS)
+    with torch.no_grad():
+        model(input_ids=torch.zeros(1, 2, dtype=torch.long), **given(cache), use_cache=True)
+    held = sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers)
+    assert memory(load_config(model.config), "transformers", TOKENS, dtype="int8").total == held
 
 
 PUBLISHED = [
@@ -120,9 +132,9 @@ def test_gpt_oss(shared_data: Path) -> None:
     ],
 )
 def test_published_sizes(shared_data: Path, name: str, length: int, gigabytes: float) -> None:
-    """The column "correct estimate" of unslothai/unsloth#4757, in GiB; GLM-5's counts its draft layer."""
+    """The column "correct estimate" of unslothai/unsloth#4757 in GiB, of windows alone; GLM-5's has its draft layer."""
     seen = load_config(shared_data / f"configs/full/{name}.json")
-    found = memory(seen, "llama.cpp", length)
+    found = memory(seen, "transformers", length)
     states = sum(size for store, size in found.stores if store.state)
     indexed = sum(2 * store.layers * length * one.values for store, _ in found.stores for one in store.beside)
     assert bool(indexed) == ("GLM" in name)  # the table leaves out the keys of its indexer
@@ -203,8 +215,8 @@ def test_windows_by_engine(shared_data: Path) -> None:
     seen = load_config(shared_data / "configs/full/openai__gpt-oss-120b.json")
     full, half = 73_728 * 131_072, 36_864 * (131_072 + 128)
     sizes = {engine: memory(seen, engine, 131_072).total for engine in ENGINES}
-    in_full = {"vllm": full, "tensorrt-llm": full}
-    assert sizes == {engine: in_full.get(engine, half) for engine in ENGINES}
+    others = {"vllm": full, "tensorrt-llm": full, "llama.cpp": 36_864 * (131_072 + 768)}  # a batch of 512 beside it
+    assert sizes == {engine: others.get(engine, half) for engine in ENGINES}
     gemma = load_config(shared_data / "configs/full/google__gemma-3-27b-it.json")
     assert memory(gemma, "exllamav3", 131_072).total == memory(gemma, "vllm", 131_072).total
 
@@ -237,16 +249,16 @@ def test_the_states_of_convolutions() -> None:
 
 
 def test_the_layers_of_a_plan_as_text_and_as_data(shared_data: Path) -> None:
-    """gpt-oss in llama.cpp: 18 of 36 layers keep 128 tokens, 1,024 values each of 2 bytes."""
+    """gpt-oss in llama.cpp: 18 of 36 layers keep 768 cells, 1,024 values each of 2 bytes."""
     found = memory(load_config(shared_data / "configs/full/openai__gpt-oss-120b.json"), "llama.cpp", 131_072)
-    sizes = {"sliding_attention": (128, 18 * 128 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
+    sizes = {"sliding_attention": (768, 18 * 768 * 2048), "full_attention": (None, 18 * 131_072 * 2048)}
     assert found.to_dict() == {
         "total": sum(size for _, size in sizes.values()), "per_token": 18 * 2048, "draft": 0, "notes": [],
         "kinds": {kind: {"layers": 18, "bytes": size, "window": window} for kind, (window, size) in sizes.items()},
     }  # fmt: skip
     lines = found.describe()
     assert "the next one costs 36,864 bytes" in lines[0]
-    assert [("last 128 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
+    assert [("last 768 tokens" in line, "draft" in line) for line in lines[1:]] == [(True, False), (False, False)]
     draft = memory(load_config(shared_data / "configs/full/deepseek-ai__DeepSeek-V3.json"), "vllm", 2**20)
     assert any(line == "  and 1.12 GiB for draft layers, if they are used" for line in draft.describe())
 
@@ -263,10 +275,23 @@ def test_heads_of_keys_are_split_or_repeated(devices: int, heads: int) -> None:
         memory(config, "vllm", 10, tensor_parallel=devices)
 
 
+def test_bits_of_cache_types() -> None:
+    """ggml's blocks by the gguf package; groups of 32 with a scale (ExLlamaV3), of 64 with scale and bias (mlx-lm)."""
+    gguf = pytest.importorskip("gguf")
+    sizes = {kind.name.lower(): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
+    for name, bits in CACHES["llama.cpp"].items():
+        values, size = sizes[name]
+        assert bits == 8 * size / values
+    for bits in (2, 3, 4, 5, 6, 8):
+        assert bits_of(f"q{bits}", "exllamav3") == (32 * bits + 16) / 32
+        assert bits_of(f"q{bits}", "mlx-lm") == (64 * bits + 2 * 16) / 64
+    assert {bits_of("fp8", engine) for engine in ("vllm", "sglang", "tensorrt-llm")} == {8}
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"dtype": "int4"}, "dtype must be"),
+        ({"dtype": "q8_0"}, "dtype must be a cache type that vllm has, one of .*fp8, got 'q8_0'"),
         ({"tensor_parallel": 0}, "tensor_parallel must be"),
         ({"batch": 0}, "batch must"),
     ],

@@ -62,6 +62,21 @@ def test_a_tutorial(line: str, tmp_path: Path, run: Run) -> None:
     assert "is there already" in error
 
 
+ASKED = re.findall(r"^\| .*\? \| `(phasor plan .*)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+SAYS = ["tokens", "longest: ", "short prompts: 40 of 64 pairs", "PARAMETER num_ctx 131072", "not expressible: "]
+
+
+@pytest.mark.parametrize("line, says", list(zip(ASKED, SAYS, strict=True)))
+def test_a_question_is_answered_by_one_command(line: str, says: str, tmp_path: Path, phasor, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(
+        json.dumps({**configs()["Qwen/Qwen3-8B"], "intermediate_size": 12288, "vocab_size": 151936})
+    )
+    code, out, _ = phasor(*line.split()[1:])
+    assert code == ("tensorrt" in line) and says in out
+    assert "--why" in line or len(out.splitlines()) <= 12
+
+
 def test_four_engines_have_a_tutorial_with_yarn() -> None:
     found = [re.search(r"--engine (\S+)", line)[1] for line in TUTORIALS]  # type: ignore[index]
     assert found == ["vllm", "sglang", "llama.cpp", "exllamav3"]
@@ -84,7 +99,7 @@ def test_the_tutorial_with_a_raised_base(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("config.json --length 100", "length must be at least the trained one, 32768, got 100"),
+        ("config.json --length 100kB", "--length must be a number of tokens from 1 to 2147483648, such as"),
         ("config.json --length 81920 --engine tgi", "engine must be one of"),
         ("none.json --length 81920", "there is no such file"),
         ("config.json --length 81920 --method foo", "method must be"),

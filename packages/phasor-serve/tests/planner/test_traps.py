@@ -8,7 +8,7 @@ import pytest
 
 from engines.cases import YARN, configs
 from phasor_serve.engines import ENGINES, read_as
-from phasor_serve.planner import draft_traps, file_traps, loaded_traps, runtime_traps, traps
+from phasor_serve.planner import draft_traps, file_traps, runtime_traps, traps
 
 QWEN, MOE, VL = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-VL-32B-Instruct"
 THETA = {**YARN, "rope_theta": 1000000.0}
@@ -91,16 +91,6 @@ def test_clean_configs_have_none(shared_data: Path, name: str) -> None:
 
 def test_there_are_thirty_clean_configs() -> None:
     assert len(set(CLEAN)) == 30
-
-
-def test_a_config_changed_after_loading() -> None:
-    pytest.importorskip("transformers")
-    from conformance.tiny import tiny_model
-
-    model = tiny_model("qwen3")
-    assert loaded_traps(model) == []
-    model.config.rope_parameters = {**model.config.rope_parameters, "rope_theta": 77777.0}
-    assert [trap.number for trap in loaded_traps(model)] == [11]
 
 
 def test_a_draft_model_that_was_left_behind() -> None:

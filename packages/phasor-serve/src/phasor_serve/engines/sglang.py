@@ -8,13 +8,11 @@ from phasor import ModelRotary
 from phasor.scaling import NTK, LongRoPE
 
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
-from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
+from .engine_config import ORIGINAL, ROPES, EngineConfig, renamed, walk
 from .flags import json_object, length
 from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, unread, with_mscales, yarn
-from .support import by_transformers
-from .transformers import as_transformers
 
-LOADER = "sglang/srt/model_loader/utils.py: resolve_transformers_arch, with transformers 5.19"
+OLMO3 = "sglang/srt/configs/olmo3.py: Olmo3Config, run by models/olmo2.py"
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
 CONFIG = "sglang/srt/utils/hf_transformers/config.py: get_config"
 LENGTH = "sglang/srt/utils/hf_transformers/common.py: get_context_length"
@@ -28,13 +26,15 @@ class SGLangModel:
     """What SGLang's code for a model type does otherwise; read in ``sglang/srt/models``, not run.
 
     ``theta``: the base without rope_theta; ``reads``: keys of YaRN; ``whole``: the base is made a whole number;
-    ``scaled``: False where rope parameters beside the base are not passed on.
+    ``scaled``: False where rope parameters beside the base are not passed on; ``flat``: its own config class holds one
+    dictionary for all layers, of which windowed layers have the base alone.
     """
 
     theta: float = 10_000.0
     reads: tuple[str, ...] = YARN
     whole: bool = False
     scaled: bool = True
+    flat: bool = False
 
 
 MODELS = facts_of("sglang", SGLangModel)
@@ -53,10 +53,7 @@ class SGLang(Engine):
         rope, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
         ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
         facts = MODELS.get(config.name, SGLangModel())
-        if config.name in by_transformers(self.name):
-            model = as_transformers(config, ropes, declared, rules, LOADER)
-        else:
-            model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
+        model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
         return EngineReading(
             engine=self.name, version=self.version, length=taken,
             rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
@@ -64,17 +61,30 @@ class SGLang(Engine):
         )  # fmt: skip
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
-        plain = {kind: written(rope, config, length) for kind, rope in config.parameters(wanted).items()}
+        plain = {kind: written(rope, config, length) for kind, rope in parameters(config, wanted).items()}
         ropes = {kind: with_mscales(rope) for kind, rope in plain.items()}
         if any("truncate" in rope and "mscale" in rope and config.inside for rope in ropes.values()):
             raise CannotSayError("SGLang's YaRN with M-RoPE takes no mscale")
         text: dict[str, Any] = {}
         if wanted.layers != config.model.layers or ropes != plain:
-            text["rope_parameters"] = ropes if any(config.kinds) else ropes[""]
+            text["rope_parameters"] = ropes.get("", ropes)
         if (config.model.max_position or 0) < length:
             text["max_position_embeddings"] = length
         override = {"--json-model-override-args": config.nested(text)} if text else {}
         return [Settings(flags={**override, "--context-length": length})]
+
+
+def flat(config: EngineConfig) -> bool:
+    """Whether SGLang holds one dictionary for layers that have several in the model's own code."""
+    return MODELS.get(config.name, SGLangModel()).flat
+
+
+def parameters(config: EngineConfig, model: ModelRotary | None = None) -> dict[str, Rope]:
+    """`EngineConfig.parameters`, by the kinds of layers that SGLang tells apart."""
+    by_kind = config.parameters(model)
+    if not flat(config):
+        return by_kind
+    return {"": {**({} if model else renamed(config.rope)), **by_kind["full_attention"]}}
 
 
 def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> tuple[Rope, int | None]:
@@ -82,8 +92,8 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
 
     Both names are one dictionary. What is set as ``rope_scaling`` is standardised by the config's class.
     """
-    ropes, declared, base = config.parameters(), config.model.max_position, None
-    rope: Rope = dict(ropes) if any(config.kinds) else ropes.get("", {})
+    ropes, declared, base = parameters(config), config.model.max_position, None
+    rope: Rope = dict(ropes.get("", ropes))
     text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
@@ -99,7 +109,7 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             what = "replaces the whole dictionary" if config.inside else "is merged into the dictionary"
             rules.append(EngineRule(f"the override of rope_parameters {what}", CONFIG, True))
             rope = dict(value) if config.inside else {**rope, **value}
-            if name == "rope_scaling" and not any(config.kinds):
+            if name == "rope_scaling" and "" in ropes:
                 rope = standardised(rope, base, declared, config.text.get(ORIGINAL))
     return rope, declared
 
@@ -124,6 +134,14 @@ def standardised(rope: Rope, base: float | None, declared: int | None, original:
 
 def by_kind(config: EngineConfig, stated: Rope) -> dict[str, Rope]:
     """The rope parameters of each kind of layer; raises where they are another share of a head than the config's."""
+    if flat(config):
+        if nested := [kind for kind, value in stated.items() if isinstance(value, dict)]:
+            raise ValueError(
+                f"rope_parameters.{nested[0]} stops SGLang with a TypeError: for {config.name} it holds one dictionary "
+                f"for all layers ({OLMO3}); state it flat"
+            )
+        near = {"rope_type": "default", "rope_theta": stated["rope_theta"]}
+        return {kind: near if "sliding" in kind else stated for kind in dict.fromkeys(config.kinds)}
     kinds = config.parameters()
     if any(config.kinds) and (missing := [kind for kind in kinds if not isinstance(stated.get(kind), dict)]):
         raise ValueError(f"rope_parameters must have the key {missing[0]!r}: SGLang reads it by kind of layer")

@@ -23,25 +23,29 @@ WINDOW_LOST = {"mlx-lm": "mlx_lm/models/llama.py: a window only where layer_type
 
 @dataclass(frozen=True)
 class Choice:
-    """``wanted``: the rotation; ``trained``: the length it starts from; ``factor``: the stretch; ``why``: in words."""
+    """``wanted``: the rotation for ``length``; ``trained``: the length it starts from; ``factor``: the stretch."""
 
     wanted: ModelRotary
     trained: int
     factor: float
     why: tuple[str, ...]
+    length: int
 
 
 def choose(
-    config: EngineConfig, length: int, method: str = "auto", original: int | None = None, engine: str = "transformers"
-) -> Choice:
+    config: EngineConfig, length: int | None, method: str = "auto", original: int | None = None,
+    engine: str = "transformers",
+) -> Choice:  # fmt: skip
     """The rotation of a config for sequences of ``length``; raises ``ValueError`` where none is known to be right.
 
+    ``length``: None is the trained one; a shorter one keeps the rotation.
     ``original``: the length that the model was trained with; by default the published one, else the declared one.
     ``engine``: who runs it, and applies a window that all layers have, or does not.
     """
     one_of("method", method, METHODS)
-    whole("length", length)
     model = config.model
+    if length is not None:
+        whole("length", length)
     if original is not None:
         whole("original", original)
     if any(
@@ -56,13 +60,13 @@ def choose(
     if trained is None:
         raise ValueError("the config declares no length; pass original (--original): the length it was trained with")
     declared = model.max_position or trained
+    length = trained if length is None else length
     if length < trained:
-        raise ValueError(
-            f"length must be at least the trained one, {trained}, got {length}; a shorter one needs no plan"
-        )
+        why = f"shorter than the trained {trained:,}: the rotation stays, and short prompts pay nothing"
+        return Choice(model, trained, 1.0, (why,), length)
     if length <= declared and original is None:
         why = f"the config declares {declared:,} positions: nothing is stretched"
-        return Choice(model, trained, 1.0, (why, *_beyond(published, length)))
+        return Choice(model, trained, 1.0, (why, *_beyond(published, length)), length)
     rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
     window, moot = window_of_all(model), ""
     if all(windowed(word) for word in rotating):
@@ -75,7 +79,7 @@ def choose(
     if moot:
         if method in ("auto", "none"):
             longer = replace(model, max_position=max(length, declared))
-            return Choice(longer, trained, 1.0, (moot, *_beyond(published, length)))
+            return Choice(longer, trained, 1.0, (moot, *_beyond(published, length)), length)
         raise ValueError(f"method {method!r} on a model in which {moot}; leave the method out")
     choice = _stretched(config, length, method, trained)
     stated = original or any(spec.scaling and spec.scaling.trained_length for spec in model.distinct)
@@ -137,7 +141,7 @@ def _stretched(config: EngineConfig, length: int, method: str, trained: int) -> 
     softmax = softmax_of(layers, model.softmax_factor)
     declared = max(length, model.max_position or 0)
     wanted = replace(model, layers=tuple(layers), max_position=declared, softmax_factor=softmax)
-    return Choice(wanted, trained, factor, tuple(dict.fromkeys(why)))
+    return Choice(wanted, trained, factor, tuple(dict.fromkeys(why)), length)
 
 
 def stretch(spec: RotarySpec, length: int, method: str, trained: int) -> tuple[RotarySpec, float, str]:
@@ -209,7 +213,8 @@ def _further(spec: RotarySpec, scaling: Scaling, length: int, trained: int) -> t
     if isinstance(scaling, LongRoPE):
         raise ValueError(
             f"LongRoPE's divisors were searched for {trained:,} positions: there are none for {length:,}; ask for at "
-            f"most {trained:,}"
+            f"most {trained:,}, or, where the model's card publishes others (MiniCPM4's does for 131,072), put these "
+            "into rope_scaling, raise max_position_embeddings, and plan again"
         )
     raise ValueError(
         f"how {scaling.name} scaling is stretched further is not known; describe it with RotarySpec yourself"

@@ -4,14 +4,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from phasor import read_config
-from phasor.support.checks import one_of, whole
+from phasor.support.checks import whole
 from phasor.support.number_text import size_text
 
 from ..engines import EngineConfig
 from ..engines.exllamav3 import MODELS
 from .choose import WINDOW_KEPT, WINDOW_LOST, window_of_all
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "int8": 1}
+PLAIN = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}  # bits of a value
+BLOCKS = {"q8_0": 8.5, "q5_1": 6.0, "q5_0": 5.5, "q4_1": 5.0, "q4_0": 4.5, "iq4_nl": 4.5}  # ggml: 32 values and a scale
+# Beside each group of values a scale of 16 bits for 32 of them (ExLlamaV3), or scale and bias for 64 (mlx-lm).
+GROUPS = {f"q{bits}": bits + 0.5 for bits in (8, 6, 5, 4, 3, 2)}
+CACHES = {  # engine -> cache types beside the plain ones, and their bits
+    "transformers": {"int8": 8.0},  # QuantizedCache; its scales are not counted
+    "vllm": {"fp8": 8.0},  # vllm/config/cache.py: CacheDType
+    "sglang": {"fp8": 8.0},  # sglang/srt/server_args.py: --kv-cache-dtype
+    "tensorrt-llm": {"fp8": 8.0},  # tensorrt_llm/llmapi/llm_args.py: KvCacheConfig.dtype
+    "llama.cpp": BLOCKS,  # common/arg.cpp: kv_cache_types; ggml-common.h
+    "exllamav3": GROUPS,  # exllamav3/cache/quant.py: CacheLayer_quant
+    "mlx-lm": GROUPS,  # mlx_lm/models/cache.py: QuantizedKVCache, groups of 64
+}
 WINDOWS = {
     "sliding_attention": "sliding_window",
     "hybrid_sliding": "sliding_window",
@@ -22,7 +34,9 @@ INDEXED_IN_8_BITS = {  # one byte a channel, and a float32 scale for each 128 of
     "vllm": "vllm/model_executor/models/deepseek_v2.py: DeepseekV32IndexerCache",
     "sglang": "sglang/srt/mem_cache/memory_pool.py: NSATokenToKVPool",
 }
+SPARSE_FP8 = 4 * 4 + 64  # bytes that these two add to 576 of a latent entry: four scales, and 64 channels in 16 bits
 COMPRESSED = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}  # DeepSeek-V4: tokens an entry
+UBATCH, CELLS = 512, 256  # llama.cpp: tokens of one batch (-ub), and of what its caches are multiples
 UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
 
 
@@ -57,12 +71,12 @@ class Store:
     beside: tuple[Beside, ...] = ()
     shared: int = 0
 
-    def bytes_at(self, length: int, width: int) -> int:
-        """Bytes at ``length`` tokens, with values of ``width`` bytes."""
+    def bytes_at(self, length: int, bits: float) -> int:
+        """Bytes at ``length`` tokens, with values of so many ``bits``."""
         kept = min(length, self.window) if self.window else length
-        own = width * (self.per_token * kept + self.state)
-        more = sum(length // one.every * (one.size or width * one.values) for one in self.beside)
-        return (self.layers - self.shared) * (own + more)
+        own = bits / 8 * (self.per_token * kept + self.state)
+        more = sum(length // one.every * (one.size or bits / 8 * one.values) for one in self.beside)
+        return int((self.layers - self.shared) * (own + more))
 
 
 @dataclass(frozen=True)
@@ -109,15 +123,15 @@ def memory(
 ) -> Memory:
     """Bytes of keys and values of ``batch`` sequences of ``length`` tokens, on each of ``tensor_parallel`` devices.
 
-    Weights, activations and the rounding up to pages are left out. ``dtype``: float32, bfloat16, float16, fp8, int8.
+    Weights, activations and the rounding up to pages are left out. ``dtype``: float32, bfloat16, float16, or one of the
+    engine's own in `CACHES`.
     """
-    one_of("dtype", dtype, tuple(BYTES))
     whole("tensor_parallel", tensor_parallel)
     whole("batch", batch)
     whole("length", length)
-    width, sizes, notes = BYTES[dtype], [], []
-    for store in stores(config, engine, tensor_parallel):
-        sizes.append((store, batch * store.bytes_at(length, width)))
+    bits, sizes, notes = bits_of(dtype, engine), [], []
+    for store in stores(config, engine, tensor_parallel, bits):
+        sizes.append((store, batch * store.bytes_at(length, bits)))
     kept = window_of_all(config.model) and engine in WINDOW_KEPT
     if unwindowed(config, engine) and (kept or any(word in WINDOWS for word in config.model.layer_types)):
         notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
@@ -129,23 +143,31 @@ def memory(
     if any(store.state for store, _ in sizes):
         notes.append("states are counted in the cache's dtype; engines may keep them in float32")
     if image := _image(config):
-        size = batch * width * image // tensor_parallel
+        size = batch * bits * image // (8 * tensor_parallel)
         notes.append(f"an image of all tiles adds {size_text(size)} in the layers of cross-attention, once")
     draft = _draft(config, engine, tensor_parallel)
     return Memory(
-        stores=tuple(sizes), draft=batch * width * draft * length, length=length, notes=tuple(notes),
-        per_token=sum(batch * s.bytes_at(length + 1, width) - size for s, size in sizes),
+        stores=tuple(sizes), draft=int(batch * bits / 8 * draft * length), length=length, notes=tuple(notes),
+        per_token=sum(batch * s.bytes_at(length + 1, bits) - size for s, size in sizes),
     )  # fmt: skip
 
 
-def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1) -> list[Store]:
+def bits_of(dtype: str, engine: str) -> float:
+    """Bits of one value of a cache type, which the engine must have."""
+    known = {**PLAIN, **CACHES.get(engine, {})}
+    if dtype not in known:
+        raise ValueError(f"dtype must be a cache type that {engine} has, one of {', '.join(known)}, got {dtype!r}")
+    return known[dtype]
+
+
+def stores(config: EngineConfig, engine: str, tensor_parallel: int = 1, bits: float = 16.0) -> list[Store]:
     """What each kind of layer keeps, in the order in which the kinds first stand."""
     text, words = config.text, config.model.layer_types
     shared = int(text.get("num_kv_shared_layers") or 0)
     layers_of: dict[tuple[Any, ...], list[int]] = {}
     indexed = _indexed(config)
     for i, word in enumerate(words):
-        beside = _beside(config, engine, word, indexed[i])
+        beside = _beside(config, engine, word, indexed[i], bits)
         layers_of.setdefault((word, *_layer(config, engine, i, tensor_parallel), beside), []).append(i)
     return [
         Store(word, len(layers), values, window, state, beside, sum(i >= len(words) - shared for i in layers))
@@ -161,11 +183,13 @@ def _indexed(config: EngineConfig) -> list[int]:
     return [0 if spec is None else spec.head_dim for spec in read_config(config.data, part).layers]
 
 
-def _beside(config: EngineConfig, engine: str, word: str, indexed: int) -> tuple[Beside, ...]:
+def _beside(config: EngineConfig, engine: str, word: str, indexed: int, bits: float) -> tuple[Beside, ...]:
     """The indexer's keys, and DeepSeek-V4's compressed entries, which its indexer sees as well."""
     every, extra = COMPRESSED.get(word, 1), []
     if word in COMPRESSED:
         extra.append(Beside("compressed entries", _plain_width(config), every))
+    if indexed and bits == CACHES["vllm"]["fp8"] and engine in INDEXED_IN_8_BITS:
+        extra.append(Beside("scales, and rotated channels in 16 bits", SPARSE_FP8, 1, SPARSE_FP8))
     if indexed:
         packed = indexed + 4 * -(-indexed // 128) if engine in INDEXED_IN_8_BITS and word == "indexed_attention" else 0
         extra.append(Beside("the indexer's keys", indexed, every, packed))
@@ -196,8 +220,9 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
     window = None if unwindowed(config, engine) else _window(text, word)
     if word == "attention" and engine not in WINDOW_KEPT:
         window = None
+    window = window and _rows(window, engine)
     if COMPRESSED.keys() & set(config.model.layer_types):  # DeepSeek-V4: keys are values, and one head has them
-        return _plain_width(config), int(text.get("sliding_window") or 128), 0
+        return _plain_width(config), _rows(int(text.get("sliding_window") or 128), engine), 0
     latent = text.get("kv_lora_rank")
     if latent:
         return int(latent) + int(text.get("qk_rope_head_dim") or 64), window, 0
@@ -208,6 +233,11 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
         )
     per_device = max(1, keys[0] // tensor_parallel)
     return per_device * (keys[1] + values), window, 0
+
+
+def _rows(window: int, engine: str) -> int:
+    """Tokens that are kept for a window: in llama.cpp with a batch beside it (src/llama-kv-cache-iswa.cpp)."""
+    return -(-(window + UBATCH) // CELLS) * CELLS if engine == "llama.cpp" else window
 
 
 def _window(text: dict[str, Any], word: str) -> int | None:

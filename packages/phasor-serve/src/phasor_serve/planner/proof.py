@@ -26,13 +26,18 @@ class Proof:
     reading: EngineReading | None = None
 
 
-def prove(engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int) -> Proof:
-    """Whether the engine has the model, and settings that give the wanted rotation when they are read back."""
+def prove(
+    engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int, takes: frozenset[str] | None = None
+) -> Proof:
+    """Whether the engine has the model, and settings that give the wanted rotation when they are read back.
+
+    ``takes``: the flags to which the settings are confined, for a program that has words for these alone.
+    """
     support = support_of(engine, config)
     if support.verdict == "wrong":
         return Proof("wrong", support.reason)
     try:
-        settings, reading, why = _settings(engine, config, wanted, length)
+        settings, reading, why = _settings(engine, config, wanted, length, takes)
     except NotReadError as error:
         return Proof("not shown", str(error))
     except CannotSayError as error:
@@ -41,12 +46,13 @@ def prove(engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int
 
 
 def _settings(
-    engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int
+    engine: Engine, config: EngineConfig, wanted: ModelRotary, length: int, takes: frozenset[str] | None
 ) -> tuple[Settings | None, EngineReading | None, str]:
     """The first settings that are read back as wanted, the reading, and else why there are none."""
-    candidates = engine.write(config, wanted, length)
-    why = ""
-    for settings in candidates:
+    why = f"the program has no words for the flags of {engine.name} that say this rotation"
+    for settings in engine.write(config, wanted, length):
+        if takes is not None and not takes >= settings.flags.keys():
+            continue
         try:
             reading = engine.read_back(config, settings)
         except NotReadError:

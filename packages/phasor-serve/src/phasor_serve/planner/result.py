@@ -11,10 +11,15 @@ from phasor.support.findings import Verdict
 from phasor.support.whole_files import whole_folder, write_whole
 
 from ..engines import EngineConfig, EngineReading, Settings, typed
+from ..engines.gguf import BASE, TYPE, converted
 from .cost import Cost
+from .fit import Fit
 from .kv import Memory, memory
+from .programs import Program, command
 from .proof import Proof
-from .traps import Trap
+from .traps import Trap, check_vocabulary, draft_traps
+
+LINES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,7 @@ class Plan:
       ``reading`` are its own: ``settings`` is what to give the engine (`phasor_serve.engines.Settings`), None where
       it cannot say the rotation, and ``refused`` says why; ``reading`` is what it makes of them, equal to ``wanted`` to
       1e-6.
+    - ``program``: the one on top of the engine, where it was asked for.
     - ``why``: how the rotation was chosen; ``costs``: short prompts; ``warnings``: the traps that apply.
     """
 
@@ -41,6 +47,13 @@ class Plan:
     why: tuple[str, ...]
     costs: tuple[Cost, ...]
     warnings: tuple[Trap, ...]
+    program: Program | None = None
+
+    @property
+    def name(self) -> str:
+        """The engine and its version, below the program on top."""
+        own = f"{self.engine} {self.version}"
+        return f"{self.program.name} {self.program.version} on {own}" if self.program else own
 
     @property
     def verdict(self) -> Verdict:
@@ -74,9 +87,58 @@ class Plan:
         """The memory of keys and values at this length on each of ``tensor_parallel`` devices, by kind of layer."""
         return memory(self.config, self.engine, self.length, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch)
 
-    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> str:
-        """Everything as text."""
-        lines = [f"{self.engine} {self.version}, {self.length:,} positions"]
+    def paste(self, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1, draft: bool = False) -> str:
+        """The line to paste; empty without settings, and for engines that have no server here."""
+        if self.settings is None:
+            return ""
+        base = None
+        if self.engine == "llama.cpp" and TYPE not in (keys := converted(self.config).keys):
+            base = keys.get(BASE)
+        return command(
+            self.engine, self.settings, dtype=dtype, tensor_parallel=tensor_parallel, batch=batch, draft=draft,
+            program=self.program, base=base,
+        )  # fmt: skip
+
+    def beside(self, draft: EngineConfig) -> list[str]:
+        """What is said of a draft model; raises ``ValueError`` for one of another vocabulary."""
+        check_vocabulary(self.engine, self.config, draft)
+        found = [] if self.reading is None else [trap.reason for trap in draft_traps(self.reading, draft.data)]
+        return found or ["the draft model's vocabulary, positions and scaling go with these settings"]
+
+    def brief(
+        self, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1, found: Fit | None = None,
+        draft: Sequence[str] | None = None,
+    ) -> str:  # fmt: skip
+        """What to paste, what it costs and what fits, in at most twelve lines; `explain` has the rest.
+
+        ``draft``: what is said of a draft model, None without one.
+        """
+        lines = [f"{self.name}, {self.length:,} tokens"]
+        if self.settings is None:
+            lines += _labelled("refused", [self.refused])
+        else:
+            line = self.paste(dtype, tensor_parallel, batch, draft is not None)
+            files = "; ".join(text for text in self.setting_lines() if text.startswith(("GGUF", "config")))
+            again = ", then convert the model again" if self.engine == "llama.cpp" else ""
+            write = " (--write DIR --gguf FILE)" if self.settings.gguf else f" (--write DIR{again})"
+            said = [line, files and files + write]
+            lines += _labelled("paste", list(filter(None, said)) or ["nothing: the config says it"])
+            shown = self.proof.reason if self.verdict == "not shown" else "every layer rotates as planned"
+            lines += _labelled("not shown" if self.verdict == "not shown" else "read back", [shown])
+        lines += _labelled("rotation", ["; ".join(self.why)])
+        short = dict.fromkeys(cost.describe()[0] for cost in self.costs)
+        changes = [text for text in short if "nothing changes" not in text] or list(short)
+        lines += _labelled("cost", changes[:1])
+        memory = self.kv_bytes(dtype, tensor_parallel, batch).describe()[0]
+        lines += _labelled("memory", found.describe() if found else [f"keys and values {memory}"])
+        told = [*([self.program.note] if self.program else []), *(draft or ()), *(t.reason for t in self.warnings)]
+        kept = told if len(lines) + len(told) <= LINES else told[: LINES - 1 - len(lines)]
+        more = [f"and {len(told) - len(kept)} more: --why"] if len(kept) < len(told) else []
+        return "\n".join([*lines, *_labelled("beware", [*kept, *more])])
+
+    def explain(self, dtype: str = "bfloat16", tensor_parallel: int = 1, found: Fit | None = None) -> str:
+        """Everything as text, with what fits where it was asked for."""
+        lines = [f"{self.name}, {self.length:,} positions"]
         lines += _labelled("rotation", self.why)
         lines += _labelled("settings", self.setting_lines() or [f"not expressible: {self.refused}"])
         if self.reading is not None:
@@ -85,7 +147,8 @@ class Plan:
                 lines += _labelled("not shown", [self.proof.reason])
             lines += _labelled("rules", [rule.describe() for rule in self.reading.rules])
         lines += _labelled("cost", [text for cost in self.costs for text in cost.describe()])
-        lines += _labelled("memory", self.kv_bytes(dtype, tensor_parallel).describe())
+        fits = found.describe() if found else []
+        lines += _labelled("memory", [*fits, *self.kv_bytes(dtype, tensor_parallel).describe()])
         return "\n".join([*lines, *_labelled("beware", list(map(str, self.warnings)))])
 
     def to_dict(self, dtype: str = "bfloat16", tensor_parallel: int = 1) -> dict[str, Any]:
@@ -113,7 +176,7 @@ class Plan:
         if settings.config is not None:
             changed = {k: v for k, v in settings.config.items() if self.config.data.get(k) != v}
             gone = [key for key in self.config.data if key not in settings.config]
-            lines += [f"config.json: {key} = {value}" for key, value in changed.items()]
+            lines += [f"config.json: {key} = {json.dumps(value)}" for key, value in changed.items()]
             lines += [f"config.json: without {key}" for key in gone]
         return lines or ["none: the config says it"]
 

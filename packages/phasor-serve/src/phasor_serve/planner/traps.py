@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from phasor import read_config
 from phasor.models.reading.load import in_file, load
 from phasor.models.reading.text import TextModel
@@ -18,7 +16,7 @@ from phasor.tools.checkpoints.formats.gguf_file import keys_of
 from ..engines import CannotSayError, EngineConfig, EngineReading, engine_of, load_config, parse
 from ..engines import gguf as gguf_keys
 from ..engines.engine_config import ORIGINAL, ROPES, renamed, rope_in, walk
-from .proof import spec_difference
+from .proof import differences, in_one_line
 
 OVERRIDES = ("--hf-overrides", "--json-model-override-args")
 
@@ -28,7 +26,7 @@ def windowed(word: str) -> bool:
     return "sliding" in word or "chunked" in word
 
 
-# number in docs/planner.md -> the cause, and what to do about it
+# number in docs/planner.md -> the cause, and what to do about it; 11 is the doctor's
 CAUSES = {
     1: ("rope parameters without a base", "state rope_theta in the same dictionary"),
     2: ("an override at the top of a composite config", "put the key inside the text model's dictionary"),
@@ -40,7 +38,6 @@ CAUSES = {
     8: ("a length that is cut", "raise the declared length as well"),
     9: ("a scaling on the wrong layers", "state rope parameters by kind of layer"),
     10: ("declared and not read", "use an engine that reads it, or a key that this one reads"),
-    11: ("a config that was changed after loading", "change the config first, then load the model"),
     12: ("LongRoPE chosen by the served length", "serve short and long prompts apart"),
     13: ("the declared length taken for the original one", "state original_max_position_embeddings"),
     14: ("keys lost with a replaced dictionary", "repeat the lost keys in the override"),
@@ -295,24 +292,6 @@ CHECKS = (
 )  # fmt: skip
 
 
-def loaded_traps(model: Any) -> list[Trap]:
-    """Trap 11: ``model.config`` was changed after loading; no rotary module of ``model`` rotates as it says now.
-
-    ``model``: a transformers model. Its modules are compared by their ``inv_freq``.
-    """
-    declared = [spec.inv_freq() for spec in read_config(model.config).with_angles("float32").distinct]
-    loaded = [
-        m.inv_freq.double().cpu() for m in model.modules() if isinstance(getattr(m, "inv_freq", None), torch.Tensor)
-    ]
-    same = any(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=0) for a in declared for b in loaded)
-    if not loaded or same:
-        return []
-    text = (
-        "the config says other frequencies than the modules hold: it was changed after loading, and is not read again"
-    )
-    return [_trap(11, text, "MakazhanAlpamys/Soup#793")]
-
-
 def draft_traps(target: EngineReading, draft: Any) -> list[Trap]:
     """Trap 15: a draft model, by its config, that the settings of its target do not reach."""
     model = read_config(draft)
@@ -327,6 +306,20 @@ def draft_traps(target: EngineReading, draft: Any) -> list[Trap]:
             _trap(15, f"the target has {mine.scaling.name} scaling, its draft none", "vllm-project/vllm#58080")
         )
     return shown
+
+
+def check_vocabulary(engine: str, target: EngineConfig, draft: EngineConfig) -> None:
+    """Raise ``ValueError`` for a draft model whose vocabulary the engine does not take for its target's.
+
+    llama.cpp lets 128 tokens differ (common/speculative.cpp: SPEC_VOCAB_MAX_SIZE_DIFFERENCE), the others none.
+    """
+    sizes = [int(one.text.get("vocab_size") or one.data.get("vocab_size") or 0) for one in (target, draft)]
+    apart = abs(sizes[0] - sizes[1])
+    if all(sizes) and apart > (128 if engine == "llama.cpp" else 0):
+        raise ValueError(
+            f"draft must have the vocabulary of its target, {sizes[0]:,} tokens in {engine}, got {sizes[1]:,}; take a "
+            "draft of the same family"
+        )
 
 
 def file_traps(config: Any, gguf: Path) -> list[Trap]:
@@ -355,13 +348,6 @@ def _alike(written: Any, wanted: Any) -> bool:
 def runtime_traps(training: EngineReading, serving: EngineReading) -> list[Trap]:
     """Trap 17: two runtimes that rotate one model differently, such as that of training and that of serving."""
     length = min(filter(None, (training.length, serving.length)), default=1)
-    pairs = enumerate(zip(training.model.layers, serving.model.layers, strict=True))
-    parts: dict[str, tuple[int, Finding]] = {}
-    for i, (a, b) in pairs:
-        if finding := spec_difference(a, b, length):
-            parts.setdefault(finding.reason, (i, finding))
-    return [
-        _trap(17, f"layer {i}: {training.engine} and {serving.engine} part: {text}", "NVIDIA/Model-Optimizer#917",
-              finding.difference)
-        for text, (i, finding) in parts.items()
-    ]  # fmt: skip
+    where = f"{training.engine} and {serving.engine} part: "
+    found = differences(training.model, serving, length)
+    return [_trap(17, where + in_one_line(one), "NVIDIA/Model-Optimizer#917", one.difference) for one in found]

@@ -1,0 +1,200 @@
+"""What fits a memory: weights, keys and values, and what each engine keeps for itself, with the source of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from phasor.support.number_text import size_text
+
+from ..engines import EngineConfig
+from .amounts import LONGEST
+from .kv import bits_of, stores
+from .weights import Weights
+
+GIB, MIB = 2**30, 2**20
+PAGES = {"vllm": 16, "tensorrt-llm": 32, "llama.cpp": 256, "exllamav3": 256}  # of how many tokens caches are multiples
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What an engine does with a memory.
+
+    ``usable``: the bytes that it takes at most; ``tokens``: of one forward pass (None: the whole prompt), whose
+    activations are estimated, with values of ``width`` bytes; ``low``, ``high``: what else stands beside weights and
+    cache; ``share``: of what is then free, for the cache; ``source``: where it is stated.
+    """
+
+    usable: float
+    source: str
+    tokens: int | None = 0
+    low: float = 0.0
+    high: float = 0.0
+    share: float = 1.0
+    width: int = 2
+
+
+def _vllm(memory: int, devices: int) -> Reserve:
+    tokens = 8192 if memory >= 70 * GIB else 2048
+    source = f"--gpu-memory-utilization 0.92, batches of {tokens:,} tokens, graphs [vllm/config/cache.py, arg_utils.py]"
+    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, 2 * GIB)
+
+
+def _sglang(memory: int, devices: int) -> Reserve:
+    """``reserved_mem`` of its own default for mem_fraction_static, which leaves the rest to weights and cache."""
+    steps = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
+    tokens, few, many = next((rest for size, *rest in steps if memory < size * GIB), (16384, 512, 512))
+    reserved = 512 + 1.5 * tokens + 1024 / 8 * devices + 2 * (few if devices < 4 else many)
+    reserved = max(reserved, 10 * 1024) if memory > 60 * GIB else reserved
+    source = f"--mem-fraction-static {1 - reserved * MIB / memory:.3f} [sglang/srt/arg_groups/memory_hook.py]"
+    return Reserve(memory - reserved * MIB, source)
+
+
+RESERVES: dict[str, Callable[[int, int], Reserve]] = {
+    "transformers": lambda memory, devices: Reserve(
+        memory, "the whole prompt in one pass; CUDA's context", None, 0.3 * GIB, GIB
+    ),
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "llama.cpp": lambda memory, devices: Reserve(
+        memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/arg.cpp]", 512, 0.3 * GIB, GIB, width=4
+    ),
+    "exllamav3": lambda memory, devices: Reserve(
+        memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
+    ),
+    "mlx-lm": lambda memory, devices: Reserve(
+        0.75 * memory, "3/4 of the memory may be wired; --prefill-step-size 2048 [mlx_lm/generate.py]", 2048
+    ),
+    "tensorrt-llm": lambda memory, devices: Reserve(
+        memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, share=0.9
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one engine can hold in a memory.
+
+    ``longest``: tokens of each of ``batch`` sequences that fit where every estimate is at its worst; ``at_best``: at
+    its best; 0: none. ``slots``: sequences of ``length`` tokens, at worst; ``cache``: bytes of one; ``at``: both at
+    another length. ``work``: what a pass takes, at best and at worst.
+    """
+
+    memory: int
+    weights: Weights
+    reserve: Reserve
+    batch: int
+    length: int
+    longest: int
+    at_best: int
+    slots: int
+    cache: int
+    work: tuple[int, int]
+    at: Callable[[int], tuple[int, int]] = field(repr=False, compare=False)
+
+    @property
+    def fits(self) -> bool:
+        return self.slots >= self.batch
+
+    @property
+    def below(self) -> str:
+        """What is said where not even the weights fit; empty where they do."""
+        if self.weights.low <= self.reserve.usable:
+            return ""
+        return (
+            f"memory of {size_text(self.memory)} is below the weights: the engine takes "
+            f"{size_text(self.reserve.usable)} of it, and they need {self.weights.describe()}; take fewer bits "
+            "(--weights-bits) or more devices (--tp)"
+        )
+
+    def describe(self) -> list[str]:
+        worst = "any length" if self.longest >= LONGEST else f"{self.longest:,} tokens"
+        best = "" if self.at_best == self.longest else f" (at best {self.at_best:,})"
+        many = f" for each of {self.batch} sequences" if self.batch > 1 else ""
+        held = f"{self.slots:,} of {self.length:,} tokens at once, {size_text(self.cache)} each"
+        need = self.weights.high + self.work[1] + self.batch * self.cache
+        work = f"; work {size_text(self.work[0])} to {size_text(self.work[1])}" if self.work[1] else ""
+        much = f"{self.length:,} tokens need {size_text(need)}; fewer bits for cache (--dtype) or weights make room; "
+        return [self.below] if self.below else [
+            f"{'' if self.fits else much}longest: {worst}{best}{many}; {held}",
+            f"weights {self.weights.describe()}{work}",
+            f"of {size_text(self.memory)} the engine takes {size_text(self.reserve.usable)}: {self.reserve.source}",
+        ]  # fmt: skip
+
+    def table(self) -> list[str]:
+        """What one sequence needs at 4,096 tokens, twice that and so on, and how many fit at once."""
+        lengths = [4096 << i for i in range(18) if 4096 << i <= max(self.length, min(self.longest, LONGEST - 1))]
+        rows = [(n, self.at(n)) for n in dict.fromkeys((*lengths, self.length))]
+        return [f"{n:>11,} tokens  {size_text(size):>9}  {slots:>5,} at once" for n, (size, slots) in sorted(rows)]
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("memory", "length", "longest", "at_best", "slots", "cache", "work")
+        weights, taken = [self.weights.low, self.weights.high], int(self.reserve.usable)
+        return {**{name: getattr(self, name) for name in names}, "weights": weights, "usable": taken}
+
+
+def fit(
+    config: EngineConfig, engine: str, memory: int, weights: Weights, length: int, *, dtype: str = "bfloat16",
+    tensor_parallel: int = 1, batch: int = 1, draft: EngineConfig | None = None,
+) -> Fit:  # fmt: skip
+    """What fits ``memory`` bytes on each of ``tensor_parallel`` devices; ``dtype`` of the cache as for `kv.memory`.
+
+    ``draft``: a model that drafts tokens, whose keys and values stand beside; its weights are part of ``weights``.
+    """
+    reserve = RESERVES[engine](memory, tensor_parallel)
+    own = Weights(weights.low // tensor_parallel, weights.high // tensor_parallel, weights.source)
+    bits = bits_of(dtype, engine)
+    kept = [one for model in (config, draft) if model for one in stores(model, engine, tensor_parallel, bits)]
+
+    def cache(tokens: int) -> int:
+        return sum(store.bytes_at(tokens, bits) for store in kept)
+
+    def room(tokens: int, worst: bool) -> float:
+        """Bytes for the cache beside weights and a pass over such a prompt."""
+        taken = (own.high if worst else own.low) + work_of(config, reserve, tokens, tensor_parallel)[worst]
+        return reserve.share * (reserve.usable - taken)
+
+    def longest(worst: bool) -> int:
+        page = PAGES.get(engine, 1)
+        return page * _largest(lambda n: batch * cache(n * page) <= room(n * page, worst), LONGEST // page)
+
+    def at(tokens: int) -> tuple[int, int]:
+        return cache(tokens), max(0, int(room(tokens, True) // max(cache(tokens), 1)))
+
+    size, slots = at(length)
+    return Fit(
+        memory=memory, weights=own, reserve=reserve, batch=batch, length=length, longest=longest(True),
+        at_best=longest(False), slots=slots, cache=size, at=at,
+        work=work_of(config, reserve, length, tensor_parallel),
+    )  # fmt: skip
+
+
+def _largest(holds: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` for which it holds; 0 where it does for none. What fails at n fails beyond."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def work_of(config: EngineConfig, reserve: Reserve, length: int, tensor_parallel: int = 1) -> tuple[int, int]:
+    """Activations of one pass and what stands beside them: from what must be alive at once to twice that.
+
+    Alive at once: the residual stream twice, and the widest of queries, keys and values or the gated feed-forward; then
+    logits in float32, of the last token, or in llama.cpp of the batch. vLLM measured 1.26 GiB for Llama 3 8B with 8,192
+    tokens (vllm-project/vllm#10511), where this gives 0.77 to 1.55.
+    """
+    if reserve.tokens == 0:
+        return int(reserve.low), int(reserve.high)
+    text, model = config.text, config.model
+    tokens = min(length, reserve.tokens or length)
+    hidden = int(text.get("hidden_size") or 4096)
+    inner = int(text.get("intermediate_size") or 4 * hidden)
+    if experts := text.get("num_experts_per_tok"):
+        inner = int(experts) * int(text.get("moe_intermediate_size") or inner)
+    heads = model.num_heads + 2 * model.num_kv_heads
+    head = next(iter(model.distinct)).head_dim if model.distinct else hidden // model.num_heads
+    alive = tokens * reserve.width * (2 * hidden + max(3 * inner, heads * head) // tensor_parallel)
+    logits = 4 * int(text.get("vocab_size") or 0) * (tokens if reserve.width == 4 else 1)
+    pass_of = alive + logits
+    return int(pass_of + reserve.low), int(2 * pass_of + reserve.high)
