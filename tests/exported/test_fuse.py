@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from phasor.tools.onnx import check, fuse  # noqa: E402
+from phasor.tools.onnx.read import read_file  # noqa: E402
+from phasor.tools.onnx.rotations import Rotations  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,
@@ -182,6 +184,20 @@ def test_weights_are_not_read_and_what_is_around_stays(fused):
     assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2
     rest = [op for op in ops(made) if op in ("MatMul", "Reshape", "Transpose", "Softmax")]
     assert [op for op in ops(after) if op in rest] == rest
+
+
+def test_what_leads_to_weights_alone_takes_no_memory(tmp_path):
+    """A residual stream of two layers: of all that is not an attention only sizes are kept."""
+    n = helper.make_node
+    gated = [n("Sigmoid", ["x"], ["gate"]), n("Mul", ["x", "gate"], ["gated"]), n("MatMul", ["gated", "w"], ["inner"])]
+    gated += [n("Add", ["x", "inner"], ["stream"])]
+    made = before(attending(plain("halves", frequencies("halves"))), gated, w=np.full((32, 32), np.nan, np.float32))
+    for node in made.graph.node[len(gated) :]:
+        node.input[:] = ["stream" if name == "x" else name for name in node.input]
+    onnx.save(made, tmp_path / "model.onnx")
+    values = Rotations(read_file(tmp_path / "model.onnx")).seen.values
+    assert {name for name, x in values.items() if x.is_meta} == {"gate", "gated", "inner", "stream"}
+    assert fuse(tmp_path / "model.onnx", tmp_path / "fused.onnx", length=ROWS, run=False).fused == 2
 
 
 def own_positions(nodes, inputs=(), **constants):
@@ -620,6 +636,12 @@ def test_other_weights_are_not_overwritten(phasor, apart, tmp_path):
     (tmp_path / "b" / "model.data").write_bytes(b"another's")
     code, _, err = phasor("fuse", apart, "-o", tmp_path / "b" / "fused.onnx", "--length", ROWS)
     assert code == 2 and "name another folder" in err and os.listdir(tmp_path / "b") == ["model.data"]
+
+
+def test_of_a_model_that_is_not_fused_no_copy_is_left(phasor, apart, tmp_path):
+    (tmp_path / "b").mkdir()
+    code, _, err = phasor("fuse", apart, "-o", tmp_path / "b" / "fused.onnx")
+    assert code == 2 and "declares no length" in err and os.listdir(tmp_path / "b") == []
 
 
 def test_the_length_of_a_config_beside_it(phasor, tmp_path):

@@ -2,7 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -97,9 +99,8 @@ def fuse(
     out = Path(out)
     check_file_target("out", out, ordinary=True)
     source = read_file(file)
-    with torch.no_grad():
+    with torch.no_grad(), _data_beside(followed(out), source, data):
         report, model = _fused(source, Path(file), length, run)
-    _place_data(source, followed(out), data)
     write_whole(out, model.SerializeToString())
     return report
 
@@ -218,19 +219,30 @@ def _why(findings: Sequence[Finding], rotations: Rotations) -> str:
     return next(iter(rotations.seen.unread), "nothing in it turns")
 
 
-def _place_data(source: File, out: Path, data: str) -> None:
-    """The files of weights beside ``out``, where that is in another folder."""
-    for file in sorted(files_beside(source)):
-        target = out.parent / file.relative_to(source.folder)
-        if target.exists() and target.samefile(file):
-            continue
-        if target.exists():
-            raise ValueError(f"{target} stands where the weights of the model must lie; name another folder for out")
-        partial = target.with_name(f"{target.name}.{os.getpid()}{PARTIAL}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, partial) if data == "link" else shutil.copyfile(file, partial)
-            os.replace(partial, target)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise ValueError(f"{target} cannot be made of {file}: {error.strerror or error}") from None
+@contextmanager
+def _data_beside(out: Path, source: File, data: str) -> Iterator[None]:
+    """The files of weights beside ``out``, where that is in another folder; they are copied during what is done here,
+    and are there after it, if it raises nothing."""
+    places = {file: out.parent / file.relative_to(source.folder) for file in sorted(files_beside(source))}
+    places = {file: place for file, place in places.items() if not (place.exists() and place.samefile(file))}
+    if there := next((place for place in places.values() if place.exists()), None):
+        raise ValueError(f"{there} stands where the weights of the model must lie; name another folder for out")
+    partials = {file: place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}") for file, place in places.items()}
+    with ExitStack() as last:
+        for partial in partials.values():
+            last.callback(partial.unlink, missing_ok=True)
+        pool = last.enter_context(ThreadPoolExecutor(1))
+        copies = [pool.submit(_placed, file, partial, data) for file, partial in partials.items()]
+        yield
+        for copy, (file, partial) in zip(copies, partials.items(), strict=True):
+            place = places[file]
+            try:
+                copy.result()
+                os.replace(partial, place)
+            except OSError as error:
+                raise ValueError(f"{place} cannot be made of {file}: {error.strerror or error}") from None
+
+
+def _placed(file: Path, partial: Path, data: str) -> None:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, partial) if data == "link" else shutil.copyfile(file, partial)
