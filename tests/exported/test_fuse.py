@@ -108,6 +108,20 @@ def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form):
     np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("form", FORMS)
+def test_openvino_turns_alike(fused, tmp_path, form, opset):
+    openvino = pytest.importorskip("openvino")
+    name, made, sign = FORMS[form]
+    fused(of_opset(made(), opset))
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[ROWS - 1, 3], [0, 300]])
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    run = openvino.Core().compile_model(tmp_path / "fused.onnx", "CPU", exact)
+    y = run({"q": x, "k": x, "positions": at})[0]
+    np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
+
+
 def resized(made, shape, axes):
     """The same nodes on heads of another ``shape``, for which tables get ``axes`` of length 1."""
     for value in (*made.graph.input[:2], *made.graph.output):
