@@ -214,6 +214,36 @@ def test_what_leads_to_weights_alone_takes_no_memory(tmp_path):
     assert fuse(tmp_path / "model.onnx", tmp_path / "fused.onnx", length=ROWS, run=False).fused == 2
 
 
+def quantised(made, how):
+    """Weights in 4 bits inside a product of onnxruntime's, or in 8 bits behind a DequantizeLinear."""
+    for name in ("q", "k", "v"):
+        at = next(i for i, node in enumerate(made.graph.node) if node.output[0] == f"{name}_flat")
+        node, about = made.graph.node[at], {"K": 32, "N": 32, "bits": 4, "block_size": 32}
+        kept = next(t for t in made.graph.initializer if t.name == f"weight_{name}")
+        scale = numpy_helper.from_array(np.ones(32, np.float32), f"scale_{name}")
+        if how == "MatMulNBits":
+            kept.CopyFrom(numpy_helper.from_array(np.full((32, 1, 16), 7, np.uint8), kept.name))
+            more = {"domain": "com.microsoft", **about}
+            node.CopyFrom(
+                helper.make_node(how, ["x", kept.name, scale.name], list(node.output), f"four_{name}", **more)
+            )
+        else:
+            kept.CopyFrom(numpy_helper.from_array(np.ones((32, 32), np.int8), kept.name))
+            made.graph.node.insert(at, helper.make_node(how, [kept.name, scale.name], [f"wide_{name}"], axis=1))
+            node.input[1] = f"wide_{name}"
+        made.graph.initializer.append(scale)
+    return made
+
+
+@pytest.mark.parametrize("how", ["MatMulNBits", "DequantizeLinear"])
+def test_quantised_weights_stay(fused, how):
+    made = quantised(attending(plain("halves", frequencies("halves"))), how)
+    report, after = fused(made)
+    assert report.fused == 2 and report.outputs.startswith("all outputs equal")
+    kept = [node.SerializeToString() for node in made.graph.node if node.op_type in (how, "MatMul")]
+    assert kept == [node.SerializeToString() for node in after.graph.node if node.op_type in (how, "MatMul")]
+
+
 def own_positions(nodes, inputs=(), **constants):
     """Plain nodes of halves whose positions are formed by nodes: ``counted`` has operators."""
     made, form = counted(nodes, list(inputs), constants), plain("halves", frequencies("halves"))
@@ -270,6 +300,24 @@ def by_axis():
         numpy_helper.from_array(np.array(i), f"{w}_at") for i, w in enumerate(("zero", "one"))
     )
     return made
+
+
+def test_several_axes_of_positions_that_are_fixed_are_one_table(fused):
+    """A grid of 2 x 3 as constants: the first half of the pairs follows its rows, the second its columns."""
+    grid = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]])
+    made = attending(by_axis())
+    del made.graph.input[1]
+    made.graph.input[0].CopyFrom(info("x", TensorProto.FLOAT, 1, 6, 32))
+    made.graph.output[0].CopyFrom(info("out", TensorProto.FLOAT, 1, HEADS, 6, HEAD))
+    made.graph.initializer.append(numpy_helper.from_array(grid[:, None], "positions"))
+    report, after = fused(made, length=None)
+    assert report.rows == 6 and {finding.difference.size for finding in report.findings} == {0.0}
+    turning = [node for node in after.graph.node if node.op_type == "RotaryEmbedding"]
+    kept = {t.name: numpy_helper.to_array(t) for t in after.graph.initializer}
+    cos, sin = (kept[name] for name in turning[0].input[1:3])
+    angles = np.where(np.arange(HEAD // 2) < HEAD // 4, *grid[..., None]) * frequencies("halves")
+    np.testing.assert_allclose((cos, sin), (np.cos(angles), np.sin(angles)), atol=1e-6, rtol=0)
+    assert len(turning) == 2 and turning[1].input[1:3] == turning[0].input[1:3] and "Cos" not in ops(after)
 
 
 def moved_by_an_input():
@@ -527,6 +575,17 @@ def test_heads_that_are_widened_first_are_rotated_in_float32(fused):
     assert np.array_equal(y, turned("interleaved", x, at).astype(np.float16))
 
 
+def test_a_loop_beside_the_rotations_stays(fused):
+    made, other = plain("halves", frequencies("halves")), in_a_loop()
+    loop = next(node for node in other.graph.node if node.op_type == "Loop")
+    loop.input[2] = "positions_real"
+    before(made, [helper.make_node("Cast", ["positions"], ["positions_real"], to=TensorProto.FLOAT), loop],
+           times=np.array(1), go=np.array(True))  # fmt: skip
+    made.graph.output.append(info("looped", TensorProto.FLOAT, "batch", "seq"))
+    report, after = fused(made)
+    assert report.fused == 2 and loop in list(after.graph.node)
+
+
 def test_functions_are_written_out(fused):
     made = plain("halves", frequencies("halves"))
     body = [node for node in made.graph.node if node.output[0].startswith("k")]
@@ -705,9 +764,30 @@ def in_a_loop():
     return made
 
 
+def inside_a_loop(kind):
+    """The whole layer is the body of a Loop, or of a Scan over one element."""
+    made = plain("halves", frequencies("halves"))
+    tensor, outputs = made.graph.output, [f"{x}_out" for x in ("q", "k")]
+    inner = [helper.make_node("Identity", ["going"], ["still"])] * (kind == "Loop")
+    given = [info("step", TensorProto.INT64), info("going", TensorProto.BOOL)] if kind == "Loop" else []
+    of_body = [info("still", TensorProto.BOOL), *tensor] if kind == "Loop" else tensor
+    given = given or [info("one_element", TensorProto.FLOAT)]
+    body = helper.make_graph([*made.graph.node, *inner], "body", given, of_body)
+    reads, marks = (["times", "go"], {}) if kind == "Loop" else (["elements"], {"num_scan_inputs": 1})
+    constants = {"times": np.array(1), "go": np.array(True), "elements": np.ones(1, np.float32)}
+    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    del made.graph.node[:]
+    made.graph.node.append(helper.make_node(kind, reads, outputs, "around", body=body, **marks))
+    for value, name in zip(made.graph.output, outputs, strict=True):
+        value.CopyFrom(info(name, TensorProto.FLOAT, 1, "batch", HEADS, "seq", HEAD))
+    return made
+
+
 @pytest.mark.parametrize(
     "make, says",
     [
+        (lambda: inside_a_loop("Loop"), "no rotation to fuse: what Loop 'around' repeats"),
+        (lambda: inside_a_loop("Scan"), "no rotation to fuse: what Scan 'around' repeats"),
         (lambda: operators("halves", *tables("halves")), "its 2 rotations are operators already"),
         (nothing_turns, "has no rotation to fuse"),
         (from_an_input, "depends on the data"),

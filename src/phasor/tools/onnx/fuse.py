@@ -114,11 +114,12 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     findings = [finding for part in parts for finding in part.findings]
     rows = [len(site.cos) for part in parts for site in part.sites]
     if not rows:
-        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
+        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part)}")
     outputs = compared(source, part.model, part.rotations, min(rows), run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
     notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
+    notes |= dict.fromkeys(part.repeated)
     notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
     return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
 
@@ -153,6 +154,8 @@ class _Part:
         self.model = rewritten(part.model, self.sites, part.opset)
         if self.sites and not self._proved(Graph(self.model.graph, File(self.model, part.folder))):
             self.model = rewritten(part.model, self.sites, part.opset)
+        nodes = (node for node in part.graph.node if node.op_type in ("Loop", "Scan"))
+        self.repeated = [f"what {node.op_type} {node.name!r} repeats is not looked at" for node in nodes]
 
     def _add(self, side: str, turn: Turn, already: bool) -> None:
         name, what = self.rotations.seen.name(turn)
@@ -181,7 +184,7 @@ class _Part:
     def _rows(self, of: Rotation, own: int | None) -> int:
         """How many positions its tables need: as many as the graph has, or was said to have."""
         if not of.positions and not self.rotations.sizes.free:
-            return self.rotations.sizes.tokens
+            return of.shape[of.tokens]
         beside, declared = self.path.resolve().parent / "config.json", self.length
         if declared is None and own is None and beside.is_file():
             declared = longest_in(read_json(beside))
@@ -210,13 +213,13 @@ class _Part:
         return everything
 
 
-def _why(findings: Sequence[Finding], rotations: Rotations) -> str:
+def _why(findings: Sequence[Finding], part: _Part) -> str:
     """Why nothing is fused, in a clause."""
     if findings and all(finding.verdict == "right" for finding in findings):
         return f"its {len(findings)} rotations are operators already"
     if reasons := [finding.reason for finding in findings if finding.verdict != "right"]:
         return reasons[0]
-    return next(iter(rotations.seen.unread), "nothing in it turns")
+    return next(iter((*part.rotations.seen.unread, *part.repeated)), "nothing in it turns")
 
 
 @contextmanager
