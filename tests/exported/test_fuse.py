@@ -181,6 +181,19 @@ def test_pairs_that_are_read_side_by_side_and_written_as_halves(fused):
     np.testing.assert_allclose(y, np.concatenate((right[..., 0::2], right[..., 1::2]), -1), atol=1e-6, rtol=0)
 
 
+def test_neighbours_that_are_the_last_ones_have_the_others_in_their_tables(fused):
+    """As those of a picture of which the first axis is 0."""
+    last = np.where(np.arange(HEAD // 2) < 3, 0.0, frequencies("interleaved")).astype(np.float32)
+    _, after = fused(plain("interleaved", last))
+    assert ops(after) == ["Add", "RotaryEmbedding", "RotaryEmbedding"]
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[511, 3], [0, 300]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    both = x.astype(np.float64).view(np.complex128) * np.exp(1j * at[:, None, :, None] * last.astype(np.float64))
+    np.testing.assert_allclose(y, both.view(np.float64), atol=1e-6, rtol=0)
+    assert np.array_equal(y[..., :6], x[..., :6])
+
+
 def test_tables_that_stand_in_the_graph_are_kept_to_the_bit(fused):
     """Heads in pairs, as Meta's Llama cuts them, by tables of 512 rows: more are not made up."""
     report, after = fused(in_pairs(), length=4096)

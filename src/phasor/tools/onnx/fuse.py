@@ -154,8 +154,8 @@ class _Part:
         self.model = rewritten(part.model, self.sites, part.opset)
         if self.sites and not self._proved(Graph(self.model.graph, File(self.model, part.folder))):
             self.model = rewritten(part.model, self.sites, part.opset)
-        nodes = (node for node in part.graph.node if node.op_type in ("Loop", "Scan"))
-        self.repeated = [f"what {node.op_type} {node.name!r} repeats is not looked at" for node in nodes]
+        repeating = [node for node in part.graph.node if node.op_type in ("Loop", "Scan")]
+        self.repeated = [f"what {node.op_type} {node.name!r} repeats is not looked at" for node in repeating]
 
     def _add(self, side: str, turn: Turn, already: bool) -> None:
         name, what = self.rotations.seen.name(turn)
