@@ -30,9 +30,9 @@ from phasor.support.transformers_log import quiet
 TYPES = """
 apertus,arcee,bitnet,codegen,cohere,cohere2,diffllama,doge,dots1,ernie4_5,eurobert,exaone4,falcon,gemma,gemma2,
 gemma3_text,glm,glm4,glm4_moe,gpt_neox,gptj,granite,helium,hunyuan_v1_dense,jetmoe,lfm2,llama,llama4_text,ministral,
-ministral3,mistral,mixtral,modernbert,modernbert-decoder,nanochat,nemotron,olmo,olmo2,olmo3,olmoe,persimmon,phi,phi3,
-qwen2,qwen2_moe,qwen2_vl_text,qwen3,qwen3_moe,roformer,seed_oss,smollm3,stablelm,starcoder2,vaultgemma,deepseek_v2,
-deepseek_v3,youtu,gpt_oss
+ministral3,mistral,mixtral,modernbert,modernbert-decoder,nanochat,nemotron,nomic_bert,olmo,olmo2,olmo3,olmoe,persimmon,
+phi,phi3,qwen2,qwen2_moe,qwen2_vl_text,qwen3,qwen3_moe,roformer,seed_oss,smollm3,stablelm,starcoder2,vaultgemma,
+deepseek_v2,deepseek_v3,youtu,gpt_oss
 """
 ORT_TYPES = ("bert", "gpt2", "gpt_neox", "phi", "qwen3")  # those of onnxruntime's optimizer that are of text
 LENGTH, LONGEST = 4096, 200  # positions of the tables; seconds of an export

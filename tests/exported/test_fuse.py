@@ -13,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from phasor.tools.onnx import check, fuse  # noqa: E402
+from phasor.tools.onnx.read import read_file  # noqa: E402
+from phasor.tools.onnx.rotations import Rotations  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,
@@ -106,6 +108,20 @@ def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form):
     np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("form", FORMS)
+def test_openvino_turns_alike(fused, tmp_path, form, opset):
+    openvino = pytest.importorskip("openvino")
+    name, made, sign = FORMS[form]
+    fused(of_opset(made(), opset))
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[ROWS - 1, 3], [0, 300]])
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    run = openvino.Core().compile_model(tmp_path / "fused.onnx", "CPU", exact)
+    y = run({"q": x, "k": x, "positions": at})[0]
+    np.testing.assert_allclose(y, turned(name, x, at, sign), atol=1e-6, rtol=0)
+
+
 def resized(made, shape, axes):
     """The same nodes on heads of another ``shape``, for which tables get ``axes`` of length 1."""
     for value in (*made.graph.input[:2], *made.graph.output):
@@ -165,6 +181,19 @@ def test_pairs_that_are_read_side_by_side_and_written_as_halves(fused):
     np.testing.assert_allclose(y, np.concatenate((right[..., 0::2], right[..., 1::2]), -1), atol=1e-6, rtol=0)
 
 
+def test_neighbours_that_are_the_last_ones_have_the_others_in_their_tables(fused):
+    """As those of a picture of which the first axis is 0."""
+    last = np.where(np.arange(HEAD // 2) < 3, 0.0, frequencies("interleaved")).astype(np.float32)
+    _, after = fused(plain("interleaved", last))
+    assert ops(after) == ["Add", "RotaryEmbedding", "RotaryEmbedding"]
+    x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
+    at = np.array([[511, 3], [0, 300]])
+    y = ReferenceEvaluator(after).run(None, {"q": x, "k": x, "positions": at})[0]
+    both = x.astype(np.float64).view(np.complex128) * np.exp(1j * at[:, None, :, None] * last.astype(np.float64))
+    np.testing.assert_allclose(y, both.view(np.float64), atol=1e-6, rtol=0)
+    assert np.array_equal(y[..., :6], x[..., :6])
+
+
 def test_tables_that_stand_in_the_graph_are_kept_to_the_bit(fused):
     """Heads in pairs, as Meta's Llama cuts them, by tables of 512 rows: more are not made up."""
     report, after = fused(in_pairs(), length=4096)
@@ -182,6 +211,50 @@ def test_weights_are_not_read_and_what_is_around_stays(fused):
     assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2
     rest = [op for op in ops(made) if op in ("MatMul", "Reshape", "Transpose", "Softmax")]
     assert [op for op in ops(after) if op in rest] == rest
+
+
+def test_what_leads_to_weights_alone_takes_no_memory(tmp_path):
+    """A residual stream of two layers: of all that is not an attention only sizes are kept."""
+    n = helper.make_node
+    gated = [n("Sigmoid", ["x"], ["gate"]), n("Mul", ["x", "gate"], ["gated"]), n("MatMul", ["gated", "w"], ["inner"])]
+    gated += [n("Add", ["x", "inner"], ["stream"])]
+    made = before(attending(plain("halves", frequencies("halves"))), gated, w=np.full((32, 32), np.nan, np.float32))
+    for node in made.graph.node[len(gated) :]:
+        node.input[:] = ["stream" if name == "x" else name for name in node.input]
+    onnx.save(made, tmp_path / "model.onnx")
+    values = Rotations(read_file(tmp_path / "model.onnx")).seen.values
+    assert {name for name, x in values.items() if x.is_meta} == {"gate", "gated", "inner", "stream"}
+    assert fuse(tmp_path / "model.onnx", tmp_path / "fused.onnx", length=ROWS, run=False).fused == 2
+
+
+def quantised(made, how):
+    """Weights in 4 bits inside a product of onnxruntime's, or in 8 bits behind a DequantizeLinear."""
+    for name in ("q", "k", "v"):
+        at = next(i for i, node in enumerate(made.graph.node) if node.output[0] == f"{name}_flat")
+        node, about = made.graph.node[at], {"K": 32, "N": 32, "bits": 4, "block_size": 32}
+        kept = next(t for t in made.graph.initializer if t.name == f"weight_{name}")
+        scale = numpy_helper.from_array(np.ones(32, np.float32), f"scale_{name}")
+        if how == "MatMulNBits":
+            kept.CopyFrom(numpy_helper.from_array(np.full((32, 1, 16), 7, np.uint8), kept.name))
+            more = {"domain": "com.microsoft", **about}
+            node.CopyFrom(
+                helper.make_node(how, ["x", kept.name, scale.name], list(node.output), f"four_{name}", **more)
+            )
+        else:
+            kept.CopyFrom(numpy_helper.from_array(np.ones((32, 32), np.int8), kept.name))
+            made.graph.node.insert(at, helper.make_node(how, [kept.name, scale.name], [f"wide_{name}"], axis=1))
+            node.input[1] = f"wide_{name}"
+        made.graph.initializer.append(scale)
+    return made
+
+
+@pytest.mark.parametrize("how", ["MatMulNBits", "DequantizeLinear"])
+def test_quantised_weights_stay(fused, how):
+    made = quantised(attending(plain("halves", frequencies("halves"))), how)
+    report, after = fused(made)
+    assert report.fused == 2 and report.outputs.startswith("all outputs equal")
+    kept = [node.SerializeToString() for node in made.graph.node if node.op_type in (how, "MatMul")]
+    assert kept == [node.SerializeToString() for node in after.graph.node if node.op_type in (how, "MatMul")]
 
 
 def own_positions(nodes, inputs=(), **constants):
@@ -240,6 +313,24 @@ def by_axis():
         numpy_helper.from_array(np.array(i), f"{w}_at") for i, w in enumerate(("zero", "one"))
     )
     return made
+
+
+def test_several_axes_of_positions_that_are_fixed_are_one_table(fused):
+    """A grid of 2 x 3 as constants: the first half of the pairs follows its rows, the second its columns."""
+    grid = np.array([[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2]])
+    made = attending(by_axis())
+    del made.graph.input[1]
+    made.graph.input[0].CopyFrom(info("x", TensorProto.FLOAT, 1, 6, 32))
+    made.graph.output[0].CopyFrom(info("out", TensorProto.FLOAT, 1, HEADS, 6, HEAD))
+    made.graph.initializer.append(numpy_helper.from_array(grid[:, None], "positions"))
+    report, after = fused(made, length=None)
+    assert report.rows == 6 and {finding.difference.size for finding in report.findings} == {0.0}
+    turning = [node for node in after.graph.node if node.op_type == "RotaryEmbedding"]
+    kept = {t.name: numpy_helper.to_array(t) for t in after.graph.initializer}
+    cos, sin = (kept[name] for name in turning[0].input[1:3])
+    angles = np.where(np.arange(HEAD // 2) < HEAD // 4, *grid[..., None]) * frequencies("halves")
+    np.testing.assert_allclose((cos, sin), (np.cos(angles), np.sin(angles)), atol=1e-6, rtol=0)
+    assert len(turning) == 2 and turning[1].input[1:3] == turning[0].input[1:3] and "Cos" not in ops(after)
 
 
 def moved_by_an_input():
@@ -497,6 +588,17 @@ def test_heads_that_are_widened_first_are_rotated_in_float32(fused):
     assert np.array_equal(y, turned("interleaved", x, at).astype(np.float16))
 
 
+def test_a_loop_beside_the_rotations_stays(fused):
+    made, other = plain("halves", frequencies("halves")), in_a_loop()
+    loop = next(node for node in other.graph.node if node.op_type == "Loop")
+    loop.input[2] = "positions_real"
+    before(made, [helper.make_node("Cast", ["positions"], ["positions_real"], to=TensorProto.FLOAT), loop],
+           times=np.array(1), go=np.array(True))  # fmt: skip
+    made.graph.output.append(info("looped", TensorProto.FLOAT, "batch", "seq"))
+    report, after = fused(made)
+    assert report.fused == 2 and loop in list(after.graph.node)
+
+
 def test_functions_are_written_out(fused):
     made = plain("halves", frequencies("halves"))
     body = [node for node in made.graph.node if node.output[0].startswith("k")]
@@ -622,6 +724,12 @@ def test_other_weights_are_not_overwritten(phasor, apart, tmp_path):
     assert code == 2 and "name another folder" in err and os.listdir(tmp_path / "b") == ["model.data"]
 
 
+def test_of_a_model_that_is_not_fused_no_copy_is_left(phasor, apart, tmp_path):
+    (tmp_path / "b").mkdir()
+    code, _, err = phasor("fuse", apart, "-o", tmp_path / "b" / "fused.onnx")
+    assert code == 2 and "declares no length" in err and os.listdir(tmp_path / "b") == []
+
+
 def test_the_length_of_a_config_beside_it(phasor, tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(plain("halves", frequencies("halves")), path)
@@ -669,9 +777,30 @@ def in_a_loop():
     return made
 
 
+def inside_a_loop(kind):
+    """The whole layer is the body of a Loop, or of a Scan over one element."""
+    made = plain("halves", frequencies("halves"))
+    tensor, outputs = made.graph.output, [f"{x}_out" for x in ("q", "k")]
+    inner = [helper.make_node("Identity", ["going"], ["still"])] * (kind == "Loop")
+    given = [info("step", TensorProto.INT64), info("going", TensorProto.BOOL)] if kind == "Loop" else []
+    of_body = [info("still", TensorProto.BOOL), *tensor] if kind == "Loop" else tensor
+    given = given or [info("one_element", TensorProto.FLOAT)]
+    body = helper.make_graph([*made.graph.node, *inner], "body", given, of_body)
+    reads, marks = (["times", "go"], {}) if kind == "Loop" else (["elements"], {"num_scan_inputs": 1})
+    constants = {"times": np.array(1), "go": np.array(True), "elements": np.ones(1, np.float32)}
+    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    del made.graph.node[:]
+    made.graph.node.append(helper.make_node(kind, reads, outputs, "around", body=body, **marks))
+    for value, name in zip(made.graph.output, outputs, strict=True):
+        value.CopyFrom(info(name, TensorProto.FLOAT, 1, "batch", HEADS, "seq", HEAD))
+    return made
+
+
 @pytest.mark.parametrize(
     "make, says",
     [
+        (lambda: inside_a_loop("Loop"), "no rotation to fuse: what Loop 'around' repeats"),
+        (lambda: inside_a_loop("Scan"), "no rotation to fuse: what Scan 'around' repeats"),
         (lambda: operators("halves", *tables("halves")), "its 2 rotations are operators already"),
         (nothing_turns, "has no rotation to fuse"),
         (from_an_input, "depends on the data"),

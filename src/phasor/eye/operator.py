@@ -18,7 +18,7 @@ from .tape import Operation, Tape
 
 NOTHING = 1e-12  # of the largest entry: what is smaller is rounding of float64
 TWO_ANGLES = "the two members of its pairs turn by different angles, which is no rotation"
-MOST_SEEDS = 40_000_000  # elements of one batch of seeds
+MOST_SEEDS = 1_000_000  # elements of one batch of seeds: 8 MB, and a few times as much for their gradients
 MOST_ENTRIES = 130_000_000  # of all matrices together: a gigabyte
 
 Pairs = Sequence[tuple[int, int]]
@@ -344,14 +344,18 @@ def _apart(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
         return None
     used, owners = found
     heads, tokens, channels = y.shape
-    rows = []
+    filled, width = _widths(owners, heads * tokens)
+    numbers = torch.zeros(heads * tokens, width, dtype=torch.int64)
+    numbers[filled] = (inputs := used.nonzero().flatten()[owners.argsort(stable=True)]).reshape(-1, width)
+    matrices = torch.zeros(heads * tokens, channels, width, dtype=torch.float64)
     for some in _batches(channels, y.numel()):
         seeds = torch.zeros(len(some), heads * tokens, channels, dtype=torch.float64)
         seeds[range(len(some)), :, some] = 1.0
-        rows.append(gradients(y, xs, seeds)[:, used])
-    entries = torch.cat(rows)
-    entries = torch.where(entries.abs() > NOTHING * entries.abs().amax(), entries, 0.0)
-    return _by_owner(entries, owners, used.nonzero().flatten(), (heads, tokens, channels))
+        entries = gradients(y, xs, seeds)[:, inputs]
+        matrices[filled, some.start : some.stop] = entries.reshape(len(some), -1, width).transpose(0, 1)
+    nothing = NOTHING * torch.linalg.vector_norm(matrices, math.inf)
+    matrices[~((matrices > nothing) | (matrices < -nothing))] = 0.0
+    return matrices.reshape(heads, tokens, channels, width), numbers.reshape(heads, tokens, width)
 
 
 def owned(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
@@ -374,22 +378,15 @@ def owned(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
     return None if ((ratios[at] - ratio).abs() > 1e-9).any() else (used, order[at])
 
 
-def _by_owner(entries: Tensor, owners: Tensor, used: Tensor, shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
-    """The matrices from their ``entries [channels, inputs]``; ``owners``: head and token of each input."""
-    heads, tokens, channels = shape
-    counts = torch.bincount(owners, minlength=heads * tokens)
-    width = int(counts.max()) if len(used) else 0
+def _widths(owners: Tensor, count: int) -> tuple[Tensor, int]:
+    """Which of so many heads and tokens own inputs, and how many each of these has."""
+    counts = torch.bincount(owners, minlength=count)
+    width, filled = int(counts.max()), counts > 0
     if not width:
         raise NoRotation("nothing of the data reaches it", moves=False)
-    filled = counts > 0
     if not bool((counts[filled] == width).all()):
         raise NoRotation("its tokens depend on unequal numbers of inputs")
-    order = torch.argsort(owners, stable=True)
-    matrices = torch.zeros(heads * tokens, channels, width, dtype=torch.float64)
-    numbers = torch.zeros(heads * tokens, width, dtype=torch.int64)
-    numbers[filled] = used[order].reshape(-1, width)
-    matrices[filled] = entries[:, order].reshape(channels, -1, width).transpose(0, 1)
-    return matrices.reshape(heads, tokens, channels, width), numbers.reshape(heads, tokens, width)
+    return filled, width
 
 
 def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:

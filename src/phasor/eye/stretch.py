@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..rotary.layout import Layout
 from .layout import Placed, placed
 from .likeness import as_in
 from .linear import MOVES, Cut, Linearity, walk
@@ -93,7 +94,7 @@ class Stretches:
         place = placed(seen)
         if place is None or place.layout.blocks != 1:
             raise CannotSay(f"its pairs {seen.pairs[:3]}… are neither halves nor neighbours")
-        if place.layout.trailing:
+        if place.layout.trailing and (place := _whole(place.layout, place.pair_of)) is None:
             raise CannotSay("the channels that it turns are the last ones")
         channels, pairs = place.layout.channels(), place.layout.pairs
         read = tuple((channels[i], channels[pairs + i]) for i in place.pair_of)
@@ -114,6 +115,14 @@ class Stretches:
         known = [float(value) for value in singles if value.numel() == 1 and value.is_floating_point()]
         best = min((1.0, *known), key=lambda number: abs(number - measured))
         return (best, True) if abs(best - measured) <= even / 10 * measured else (measured, False)
+
+
+def _whole(layout: Layout, pair_of: tuple[int, ...]) -> Placed | None:
+    """With the first channels as pairs that turn by 0, which neighbours can be, and halves cannot."""
+    first = layout.head_dim - layout.rotary_dim
+    if not layout.interleaved or layout.permuted or first % 2:
+        return None
+    return Placed(Layout(head_dim=layout.head_dim, interleaved=True), tuple(first // 2 + i for i in pair_of))
 
 
 def _alike(one: Operator, other: Operator) -> bool:

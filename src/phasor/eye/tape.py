@@ -121,17 +121,19 @@ def record(
     contents: list[Tensor],
     places: bool = True,
     within: Collection[str] = (),
+    copied: bool = True,
 ) -> Tape:
     """The tape of ``call()``. ``contents``: input tensors that say what the tokens are, not where they stand.
 
     ``places``: whether to note where in Python each operation stands, which takes a third of the time. ``within``: the
     modules whose operations alone are recorded; by default all. What is projected there is taken for data.
+    ``copied``: values may be written into where no mode sees it; in what is known not to, they are not copied.
 
     Without gradients; ``model`` names the modules. What ``call`` raises ends the tape, which keeps it.
     """
     tape = Tape()
     names = {module: name for name, module in model.named_modules()} if model is not None else {}
-    recorder = _Recorder(tape, contents, places, frozenset(within))
+    recorder = _Recorder(tape, contents, places, frozenset(within), copied)
     with ExitStack() as inside:
         inside.callback(recorder.forget)
         enter = register_module_forward_pre_hook(lambda module, _: recorder.enter(names.get(module, "")))
@@ -157,9 +159,9 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 class _Recorder(TorchDispatchMode):
-    def __init__(self, tape: Tape, contents: list[Tensor], places: bool, within: frozenset[str]) -> None:
+    def __init__(self, tape: Tape, contents: list[Tensor], places: bool, within: frozenset[str], copied: bool) -> None:
         super().__init__()
-        self.tape, self.modules, self.places, self.within = tape, [""], places, within
+        self.tape, self.modules, self.places, self.within, self.copied = tape, [""], places, within, copied
         self.inside = 0 if within else 1  # how deep in modules that are recorded
         self._numbers = tape.ids
         self._alive: list[Tensor] = []  # so that no id is used twice
@@ -188,7 +190,7 @@ class _Recorder(TorchDispatchMode):
     def _add(self, tensor: Tensor, maker: Operation | None) -> int:
         number = len(self.tape.values)
         here = tensor.is_cpu or tensor.is_meta
-        known = maker is None or _memory(tensor) in self._weights
+        known = not self.copied or maker is None or _memory(tensor) in self._weights
         lend = known and (here or tensor.numel() > SMALL)  # not copied before something writes into it
         value = tensor.detach()
         self.tape.values.append(value if lend or tensor.is_meta else value.clone() if here else value.cpu())

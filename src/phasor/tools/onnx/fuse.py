@@ -2,7 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -97,9 +99,8 @@ def fuse(
     out = Path(out)
     check_file_target("out", out, ordinary=True)
     source = read_file(file)
-    with torch.no_grad():
+    with torch.no_grad(), _data_beside(followed(out), source, data):
         report, model = _fused(source, Path(file), length, run)
-    _place_data(source, followed(out), data)
     write_whole(out, model.SerializeToString())
     return report
 
@@ -113,11 +114,12 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     findings = [finding for part in parts for finding in part.findings]
     rows = [len(site.cos) for part in parts for site in part.sites]
     if not rows:
-        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part.rotations)}")
+        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part)}")
     outputs = compared(source, part.model, part.rotations, min(rows), run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
     notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
+    notes |= dict.fromkeys(part.repeated)
     notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
     return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
 
@@ -152,6 +154,8 @@ class _Part:
         self.model = rewritten(part.model, self.sites, part.opset)
         if self.sites and not self._proved(Graph(self.model.graph, File(self.model, part.folder))):
             self.model = rewritten(part.model, self.sites, part.opset)
+        repeating = [node for node in part.graph.node if node.op_type in ("Loop", "Scan")]
+        self.repeated = [f"what {node.op_type} {node.name!r} repeats is not looked at" for node in repeating]
 
     def _add(self, side: str, turn: Turn, already: bool) -> None:
         name, what = self.rotations.seen.name(turn)
@@ -180,7 +184,7 @@ class _Part:
     def _rows(self, of: Rotation, own: int | None) -> int:
         """How many positions its tables need: as many as the graph has, or was said to have."""
         if not of.positions and not self.rotations.sizes.free:
-            return self.rotations.sizes.tokens
+            return of.shape[of.tokens]
         beside, declared = self.path.resolve().parent / "config.json", self.length
         if declared is None and own is None and beside.is_file():
             declared = longest_in(read_json(beside))
@@ -209,28 +213,39 @@ class _Part:
         return everything
 
 
-def _why(findings: Sequence[Finding], rotations: Rotations) -> str:
+def _why(findings: Sequence[Finding], part: _Part) -> str:
     """Why nothing is fused, in a clause."""
     if findings and all(finding.verdict == "right" for finding in findings):
         return f"its {len(findings)} rotations are operators already"
     if reasons := [finding.reason for finding in findings if finding.verdict != "right"]:
         return reasons[0]
-    return next(iter(rotations.seen.unread), "nothing in it turns")
+    return next(iter((*part.rotations.seen.unread, *part.repeated)), "nothing in it turns")
 
 
-def _place_data(source: File, out: Path, data: str) -> None:
-    """The files of weights beside ``out``, where that is in another folder."""
-    for file in sorted(files_beside(source)):
-        target = out.parent / file.relative_to(source.folder)
-        if target.exists() and target.samefile(file):
-            continue
-        if target.exists():
-            raise ValueError(f"{target} stands where the weights of the model must lie; name another folder for out")
-        partial = target.with_name(f"{target.name}.{os.getpid()}{PARTIAL}")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, partial) if data == "link" else shutil.copyfile(file, partial)
-            os.replace(partial, target)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise ValueError(f"{target} cannot be made of {file}: {error.strerror or error}") from None
+@contextmanager
+def _data_beside(out: Path, source: File, data: str) -> Iterator[None]:
+    """The files of weights beside ``out``, where that is in another folder; they are copied during what is done here,
+    and are there after it, if it raises nothing."""
+    places = {file: out.parent / file.relative_to(source.folder) for file in sorted(files_beside(source))}
+    places = {file: place for file, place in places.items() if not (place.exists() and place.samefile(file))}
+    if there := next((place for place in places.values() if place.exists()), None):
+        raise ValueError(f"{there} stands where the weights of the model must lie; name another folder for out")
+    partials = {file: place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}") for file, place in places.items()}
+    with ExitStack() as last:
+        for partial in partials.values():
+            last.callback(partial.unlink, missing_ok=True)
+        pool = last.enter_context(ThreadPoolExecutor(1))
+        copies = [pool.submit(_placed, file, partial, data) for file, partial in partials.items()]
+        yield
+        for copy, (file, partial) in zip(copies, partials.items(), strict=True):
+            place = places[file]
+            try:
+                copy.result()
+                os.replace(partial, place)
+            except OSError as error:
+                raise ValueError(f"{place} cannot be made of {file}: {error.strerror or error}") from None
+
+
+def _placed(file: Path, partial: Path, data: str) -> None:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, partial) if data == "link" else shutil.copyfile(file, partial)

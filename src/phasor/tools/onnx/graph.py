@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .operators import DOMAINS, ELEMENTWISE, NotShown, TableEnds, Unknown, apart, projected, small
+from .operators import DOMAINS, ELEMENTWISE, NORMS, NotShown, TableEnds, Unknown, apart, projected, small
 from .read import File, library
 
 AXES = 4  # rows of a matrix up to which a product with it forms angles, of so many axes: it projects nothing
 TOLD = ("interleaved", "num_heads", "rotary_embedding_dim", "rotary_interleaved")  # attributes that a report names
 STANDARD = ("", "ai.onnx")
+PLAIN = {*ELEMENTWISE, *NORMS, "Cast", "ReduceMean"}  # what stands between products with weights
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,17 @@ class Unread:
 
 
 class Node(nn.Module):
-    """One node. ``reads``: the values it needs; ``channels``: of a product with weights, which are not needed then."""
+    """One node. ``reads``: the values it needs; ``channels``: of a product with weights, which are not needed then.
+
+    ``sized``: only the sizes of what it makes are looked at.
+    """
 
     def __init__(self, proto: Any, graph: "Graph") -> None:
         super().__init__()
         self.op, self.domain, self.outputs = proto.op_type, proto.domain, list(proto.output)
         self.name, self.inputs = proto.name or proto.output[0], list(proto.input)
         self.reads = [n for n in self.inputs if n]
-        self.channels, self.marks = 0, dict[str, Any]()
+        self.channels, self.sized, self.marks = 0, False, dict[str, Any]()
         for attribute in proto.attribute:
             value = library().helper.get_attribute_value(attribute)
             if hasattr(value, "node"):
@@ -61,12 +65,17 @@ class Node(nn.Module):
     def forward(self, *given: Any) -> Any:
         if self.fault:
             raise NotShown(self.fault)
+        if self.channels and self.sized:
+            return torch.empty(*given[0].shape[:-1], self.channels, dtype=given[0].dtype, device="meta")
         if self.channels:
             return projected(given[0], given[0].shape[:-1], self.channels)
         if self.op == "Constant":
             return torch.tensor(next(iter(self.marks.values())))
         if not self.reads:
             raise NotShown("it has no input" + " that it could rotate" * self.rotates)
+        if self.sized:
+            numbers = self.op in ELEMENTWISE  # elsewhere integers are axes
+            given = tuple(x.to("meta") if x is not None and (numbers or x.is_floating_point()) else x for x in given)
         if self.op in ELEMENTWISE:
             small(torch.broadcast_shapes(*(x.shape for x in given)))
         if (call := DOMAINS.get(self.domain, {}).get(self.op)) is None:
@@ -100,6 +109,7 @@ class Graph(nn.Module):
         self._loaded, self._makers = dict[str, Tensor](), dict[str, Node]()
         for proto in body.node:
             self._add(Node(proto, self), proto)
+        self._mark_sized()
 
     def _add(self, node: Node, proto: Any) -> None:
         """Keeps a node, of which weights are cut off, or the value of a constant."""
@@ -116,6 +126,14 @@ class Graph(nn.Module):
             self.steps.append(node)
             self._makers.update(dict.fromkeys(node.outputs, node))
             self.reads += node.reads
+
+    def _mark_sized(self) -> None:
+        """What leads to nothing but products with weights, as most of a model does, needs no values."""
+        seen = set(self.wanted)
+        for node in reversed(self.steps):
+            node.sized = (node.op in PLAIN or node.channels > 0) and not seen.intersection(node.outputs)
+            if not (node.sized or node.channels or node.op == "Shape"):
+                seen.update(node.reads)
 
     def sizes(self, name: str) -> tuple[int, ...]:
         """Of constants, as they are, cast, turned or quantised; () of all that is not constant."""

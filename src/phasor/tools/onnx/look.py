@@ -108,7 +108,8 @@ def look(graph: Graph, sizes: Sizes, given: Mapping[str, Tensor], taken: Mapping
         for value in _ends(graph, values):
             graph.outlet(value, head_dim)
 
-    tape = record(call, graph, [x for x in given.values() if x.is_floating_point()])
+    contents = [x for x in given.values() if x.is_floating_point()]
+    tape = record(call, graph, contents, places=False, copied=False)  # no node writes into what it reads
     if tape.raised is not None:
         raise tape.raised
     turns: dict[tuple[str, str], Turn] = {}
@@ -132,7 +133,7 @@ def _ends(graph: Graph, values: Mapping[str, Any]) -> list[Tensor]:
         if any(isinstance(values.get(name), Unread) for name in node.outputs):
             names += node.reads
     ends = (values.get(name) for name in dict.fromkeys(names))
-    return [x for x in ends if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 2]
+    return [x for x in ends if isinstance(x, Tensor) and x.is_floating_point() and x.ndim > 2 and not x.is_meta]
 
 
 def _turn(tape: Tape, side: Side, target: int) -> Turn:

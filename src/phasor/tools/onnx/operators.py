@@ -201,8 +201,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "Sign": torch.sign, "Sin": torch.sin, "Softplus": functional.softplus, "Sqrt": torch.sqrt, "Sub": torch.sub,
     "Sum": lambda *xs: reduce(torch.add, xs), "Tan": torch.tan, "Tanh": torch.tanh, "Where": torch.where,
 }  # fmt: skip
+NORMS: dict[str, Callable[..., Any]] = {"LayerNormalization": layer_norm, "RMSNormalization": rms_norm}
 STANDARD: dict[str, Callable[..., Any]] = {
     **ELEMENTWISE,
+    **NORMS,
     "Attention": lambda q, k, v, *_, q_num_heads=0, kv_num_heads=0, **marks: attended(
         q, k, v, q_num_heads, kv_num_heads
     ),
@@ -224,9 +226,7 @@ STANDARD: dict[str, Callable[..., Any]] = {
     "Gelu": lambda x, approximate=b"none": functional.gelu(x, approximate=approximate.decode()),
     "Gemm": gemm,
     "Identity": torch.clone,
-    "LayerNormalization": layer_norm,
     "MatMul": torch.matmul,
-    "RMSNormalization": rms_norm,
     "Range": counted,
     "ReduceMax": reduced(torch.amax),
     "ReduceMean": reduced(torch.mean),
@@ -258,13 +258,13 @@ STANDARD: dict[str, Callable[..., Any]] = {
     "Unsqueeze": unsqueezed,
 }
 MICROSOFT: dict[str, Callable[..., Any]] = {
+    "SimplifiedLayerNormalization": rms_norm,
     "Attention": lambda *_, **marks: cannot("it rotates inside" if marks.get("do_rotary") else "it projects inside"),
     "GroupQueryAttention": grouped,
     "MatMulNBits": lambda x, *_, N, **marks: projected(x, x.shape[:-1], N),
     "MultiHeadAttention": lambda q, k, v, *_, num_heads, **marks: attended(q, k, v, num_heads, num_heads),
     "QuickGelu": lambda x, alpha=1.702: x * torch.sigmoid(alpha * x),
     "RotaryEmbedding": microsoft_rotated,
-    "SimplifiedLayerNormalization": rms_norm,
     "SkipLayerNormalization": lambda x, y, *w, **marks: (layer_norm(x + y, *w[:2], **marks), None, None, x + y),
     "SkipSimplifiedLayerNormalization": lambda x, y, w, **marks: (rms_norm(x + y, w, **marks), None, None, x + y),
 }

@@ -1,7 +1,7 @@
 """A model of ONNX with operators in the place of rotations: nodes that nothing reads any more go, all else stays."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -90,8 +90,27 @@ class _New:
         return library().helper.make_node(op, list(inputs), [out], name=f"{out}_{op}", **marks)
 
     def operator(self, site: Site) -> list[Any]:
-        """The nodes from its source to its target."""
-        of, nodes = site.rotation, list[Any]()
+        """The nodes from its source to its target.
+
+        com.microsoft's operator turns some of the channels, too, but OpenVINO 2026.4 then takes all, and says nothing.
+        """
+        of, turning, width = site.rotation, site.rotation.layout.rotary_dim, site.rotation.layout.head_dim
+        if self.opset >= STANDARD or turning == width:
+            return self._turning(site, of)
+        first, rest = (
+            self.node("Slice", of.source, self.whole(start), self.whole(end), self.whole(-1))
+            for start, end in ((0, turning), (turning, width))
+        )
+        part = replace(
+            of, source=first.output[0], target=self.name("turned"), shape=(*of.shape[:-1], turning),
+            layout=replace(of.layout, head_dim=turning),
+        )  # fmt: skip
+        nodes = [first, rest, *self._turning(site, part), self.node("Concat", part.target, rest.output[0], axis=-1)]
+        nodes[-1].output[0] = of.target
+        return nodes
+
+    def _turning(self, site: Site, of: Rotation) -> list[Any]:
+        nodes = list[Any]()
         x, heads = of.source, 0
         shape = self._flat(of)
         if shape:

@@ -87,19 +87,11 @@ class Rotations:
         tape = self.seen.tape
         stretch = self._stretches.of(turn.side.operator, turn.side.operator.angles.shape[-1])
         try:
-            found = frequencies(tape, stretch.seen)
-        except NotExplained as reason:
-            raise CannotSay(str(reason)) from None
-        if len(found.coordinates) > 1:
-            raise CannotSay(f"its pairs follow {len(found.coordinates)} axes of positions")
-        if found.before or found.after or bool((found.coordinates[0] < 0).any()):
-            raise CannotSay("some of its tokens pass, or stand at positions below 0")
-        at = coordinate_in(tape, stretch.seen, found.coordinates[0], self.names)
-        if beside := self._inputs_beside(stretch, at):
-            raise CannotSay(f"its angles follow from {', '.join(beside)}, and not from one row of positions alone")
-        inv_freq = [0.0] * stretch.place.layout.pairs
-        for pair, value in zip(stretch.place.pair_of, found.values[0].tolist(), strict=True):
-            inv_freq[pair] = value
+            at, inv_freq = self._positions(stretch)
+        except CannotSay:  # one table of all tokens says what several axes do, where nothing that goes in does
+            if self.sizes.free or self._inputs_beside(stretch, None):
+                raise
+            at, inv_freq = None, None
         angles_in, tables_in = self._formed_in(turn, stretch)
         source, target = self.names[stretch.source], self.names[stretch.target]
         self._check_constants(source, target)
@@ -115,11 +107,30 @@ class Rotations:
             counted_in=torch.int64 if at is None else self._type(self.names[at]),
             alike=self.sizes.alike,
             layout=stretch.place.layout,
-            inv_freq=tuple(inv_freq) if found.exact and stretch.exact else None,
+            inv_freq=inv_freq,
             factor=stretch.factor,
             angles_in=angles_in,
             tables_in=tables_in,
         )
+
+    def _positions(self, stretch: Stretch) -> tuple[int | None, tuple[float, ...] | None]:
+        """The value that says where its tokens stand, and the frequencies of its pairs where these are exact."""
+        tape = self.seen.tape
+        try:
+            found = frequencies(tape, stretch.seen)
+        except NotExplained as reason:
+            raise CannotSay(str(reason)) from None
+        if len(found.coordinates) > 1:
+            raise CannotSay(f"its pairs follow {len(found.coordinates)} axes of positions")
+        if found.before or found.after or bool((found.coordinates[0] < 0).any()):
+            raise CannotSay("some of its tokens pass, or stand at positions below 0")
+        at = coordinate_in(tape, stretch.seen, found.coordinates[0], self.names)
+        if beside := self._inputs_beside(stretch, at):
+            raise CannotSay(f"its angles follow from {', '.join(beside)}, and not from one row of positions alone")
+        inv_freq = [0.0] * stretch.place.layout.pairs
+        for pair, value in zip(stretch.place.pair_of, found.values[0].tolist(), strict=True):
+            inv_freq[pair] = value
+        return at, tuple(inv_freq) if found.exact and stretch.exact else None
 
     def _check_constants(self, source: str, target: str) -> None:
         """Those that are inputs, too, are only what these are by default; before `CONSTANTS` all had to be."""
@@ -173,7 +184,7 @@ class Rerun:
     def __init__(self, graph: Graph, of: Rotation, count: int, batch: int, past: int = PAST) -> None:
         self.graph, self.of, self.batch = graph, of, batch
         self.sizes = Sizes(graph, count, batch, past)
-        self.count = self.sizes.tokens
+        self.count = self.sizes.tokens if self.sizes.free else of.shape[of.tokens]
         self.values: dict[str, Any] = inputs(graph, self.sizes, {}, count=True)
         padded(self.values)
         free = [name for name in (of.source, of.positions) if name]
@@ -234,7 +245,8 @@ def every_position(graph: Graph, of: Rotation, length: int, batch: int) -> Itera
     """``[batch, tokens]`` for one run after the other, until 0 to ``length - 1`` were there."""
     if not of.positions and math.prod(of.shape) // of.shape[of.tokens] * length > BIGGEST:
         raise CannotSay(f"it counts its positions itself, and {length:,} of them are too many to run it at")
-    count = Sizes(graph, AT_ONCE if of.positions else length, batch).tokens
+    sizes = Sizes(graph, AT_ONCE if of.positions else length, batch)
+    count = sizes.tokens if sizes.free else of.shape[of.tokens]
     for first in range(0, length, count):
         yield torch.arange(first, first + count).clamp(max=length - 1).expand(batch, -1)
 
