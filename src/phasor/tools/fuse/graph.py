@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from ...eye.tape import Tape, record
 
 ATTENDS = ("scaled_dot_product", "flex_attention")
 PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum", "__matmul__")
+INPUTS = ("output", "placeholder", "get_attr")  # nodes that compute nothing
 OF_SHAPES = ("new_", "zeros", "ones", "full", "empty", "rand", "sym_size", "size")
 
 
@@ -24,6 +26,7 @@ class Graph:
 
     def __init__(self, module: fx.GraphModule, given: Mapping[fx.Node, Any], fixed: Collection[fx.Node] = ()) -> None:
         self.module, self.given, self.fixed = module, dict(given), fixed
+        self._computations, self._first = dict[fx.Node, str](), dict[str, str]()
         self.data, self.roots, self.attending = set[fx.Node](), set[fx.Node](), list[fx.Node]()
         self._mark()
         if not self.roots:  # a graph without weights is given its heads
@@ -32,15 +35,20 @@ class Graph:
 
     def _mark(self) -> None:
         weights = {n for n, value in self._constants() if isinstance(value, torch.nn.Parameter) and value.ndim > 1}
+        varying = set(self.given) - {*self.fixed} - weights  # but for sizes
         for node in self.module.graph.nodes:
             reads = node.all_input_nodes
+            if varying.intersection(reads) and not name_of(node).startswith(OF_SHAPES):
+                varying.add(node)
             if reads and weights.issuperset(reads):
                 weights.add(node)
-            if node.op in ("output", "placeholder", "get_attr") or not is_float(node) or node in weights:
+            parts = tree_leaves(shown(node))  # of a split
+            if node.op in INPUTS or node in weights or not any(map(of_floats, parts)):
                 continue
             of_data = [n for n in reads if n in self.data]
+            projects = weights.intersection(reads) and varying.intersection(reads)
             attends = len(of_data) > 1 and name_of(node).removeprefix("_").startswith((*ATTENDS, *PRODUCTS))
-            if attends or weights.intersection(reads) or self._projects(node):
+            if attends or projects or self._projects(node):
                 self.roots.add(node)
                 self.attending += [node] if attends else []
             if node in self.roots or (of_data and not name_of(node).startswith(OF_SHAPES)):
@@ -70,6 +78,14 @@ class Graph:
         """The memory that something writes into."""
         values = (shown(node.all_input_nodes[0]) for node in self.module.graph.nodes if writes(node))
         return {memory(value) for value in values if isinstance(value, Tensor)}
+
+    def computation(self, node: fx.Node) -> str:
+        """The first node that computes the same from the same."""
+        if node not in self._computations:
+            parts = fx.map_arg((node.target, node.args, node.kwargs), self.computation)
+            key = repr(node) if node.op in INPUTS else repr(parts)
+            self._computations[node] = self._first.setdefault(key, repr(node))
+        return self._computations[node]
 
     def before(self, end: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
         """What ``end`` follows from, in order, back to the roots; and these, or the inputs of its size."""
@@ -131,7 +147,10 @@ def shown(node: fx.Node) -> Any:
 
 
 def is_float(node: fx.Node) -> bool:
-    value = shown(node)
+    return of_floats(shown(node))
+
+
+def of_floats(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 

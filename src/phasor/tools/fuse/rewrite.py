@@ -30,7 +30,9 @@ def rewrite(module: fx.GraphModule, sites: Sequence[Site]) -> dict[str, str]:
                 new = _node(module.graph, ATEN.transpose.int, new, 1, 2)
         site.target.replace_all_uses_with(new)
         names[site.target.name] = new.name
-    module.graph.eliminate_dead_code()
+        for node in (site.target, *reversed(site.between)):
+            if not node.users and node in module.graph.nodes:
+                module.graph.erase_node(node)
     module.graph.lint()
     module.recompile()
     return names

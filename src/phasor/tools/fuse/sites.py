@@ -15,7 +15,6 @@ from torch import Tensor, fx
 from ...eye.layout import ways
 from ...eye.linear import Linearity
 from ...eye.stretch import CannotSay, ends_of
-from ...rotary.kernels.triton.operator import layout_of
 from ...rotary.layout import Layout
 from ...support.findings import ROUNDINGS
 from .graph import Graph, is_float, memory, shown
@@ -55,6 +54,7 @@ class Site:
     backwards: bool
     tensor_format: str = ""
     kept: tuple[int, ...] = ()
+    between: tuple[fx.Node, ...] = ()
     difference: float = 0.0
 
     @property
@@ -128,24 +128,27 @@ class _Trial:
     ) -> None:
         self.graph, self.nodes, self.values, self.others = graph, nodes, values, others
         self.source, self.target = source, target
-        after, between = {source}, list[fx.Node]()
+        moving, needed = {source}, {target}
         for node in nodes:
-            if after.intersection(node.all_input_nodes):
-                after.add(node)
-        needed = {target}
+            if moving.intersection(node.all_input_nodes):
+                moving.add(node)
         for node in reversed(nodes):
-            if node in needed and node in after and node is not source:
-                between.append(node)
-                needed.update(node.all_input_nodes)
-        self.between = between[::-1]
+            needed.update(node.all_input_nodes if node in needed else ())
+        self.between = [n for n in nodes if n in needed & moving and n is not source]
+        self.beside = [n for n in nodes if n in needed - moving]
 
-    def turned(self, values: Values) -> Turned:
-        """What becomes of heads, by the tables of a run."""
-        kept = {n: v for n, v in values.items() if n not in self.between}
+    def turned(self, values: Values, tables: Values | None = None) -> Turned:
+        """What becomes of heads, by the values of a run, or by other ``tables`` and what follows from them."""
+        tables = tables or {}
+        changed = {*self.between, *tables}
+        for node in self.beside:
+            if changed.intersection(node.all_input_nodes):
+                changed.add(node)
+        kept = {node: value for node, value in values.items() if node not in changed}
 
         def call(x: Tensor) -> Tensor:
-            run = {**kept, self.source: x}
-            self.graph.run(self.between, run)
+            run = {**kept, **tables, self.source: x}
+            self.graph.run([*self.beside, *self.between], run)
             y: Tensor = run[self.target]
             return y
 
@@ -156,7 +159,9 @@ class _Trial:
         if any(node.target is ROTATE for node in self.between):
             return None
         x, run = self.values[self.source], self.turned(self.values)
-        y = self.values[self.target]
+        y, noted = self.values[self.target], shown(self.target)
+        if (y.dtype, y.ndim) != (noted.dtype, noted.ndim):
+            raise CannotSay("it runs otherwise by itself than in the graph")
         if x.dtype != y.dtype or not x.is_floating_point() or not isinstance(shown(self.source).shape[-1], int):
             return None
         links = _links(run, x)
@@ -172,7 +177,7 @@ class _Trial:
         table, other, minus = self._table(cos), self._table(sin), self._table(-sin)
         if table is None or (other or minus) is None:
             raise CannotSay("its cos and sin are no values of the graph, one column for each pair")
-        site = Site(self.source, self.target, layout, table, other or minus, other is None)  # type: ignore[arg-type]
+        site = Site(self.source, self.target, layout, table, other or minus, other is None, between=tuple(self.between))  # type: ignore[arg-type]
         order, kept = _format(x, table.of(self.values[table.node], layout.pairs))
         site = replace(site, tensor_format=order, kept=kept)
         self._check_memory(site)
@@ -181,7 +186,7 @@ class _Trial:
     def _table(self, wanted: Tensor) -> Table | None:
         """The last value of the graph that has these numbers."""
         pairs = wanted.shape[-1]
-        for node in reversed(self.nodes):
+        for node in reversed(self.beside):
             if node in self.graph.data or not is_float(node):
                 continue
             value = self.values[node]
@@ -203,20 +208,38 @@ class _Trial:
             raise CannotSay("something writes into the memory of its values")
 
     def _proved(self, site: Site) -> float:
-        """The largest difference on random heads, by these tables and by those of other inputs."""
-        largest = 0.0
-        made = torch.Generator().manual_seed(2)
-        for values in (self.values, self.others):
-            x = torch.randn(self.values[self.source].shape, generator=made).to(self.values[self.source].dtype)
-            cos, sin = (t.of(values[t.node], site.layout.pairs) for t in (site.cos, site.sin))
-            want = self.turned(values)(x)
-            tables = site.taken(site.cos, values), site.taken(site.sin, values)
-            got = ROTATE(x, *tables, site.about, site.tensor_format, site.backwards)
+        """The largest difference on random heads: by the tables of two calls, and by any numbers in their place."""
+        largest, made, values = 0.0, torch.Generator().manual_seed(2), self.values
+        anything = {t.node: _any_like(values[t.node], site.layout.pairs, made) for t in (site.cos, site.sin)}
+        alike = {self.graph.computation(node): value for node, value in anything.items()}
+        tables = {n: alike[c] for n in self.beside if (c := self.graph.computation(n)) in alike}
+        runs = (
+            ("", values, {}),
+            (" in another call", self.others, {}),
+            (" by other tables", {**values, **tables}, tables),
+        )
+        for when, run, changed in runs:
+            x = torch.randn(values[self.source].shape, generator=made).to(values[self.source].dtype)
+            cos, sin = (t.of(run[t.node], site.layout.pairs) for t in (site.cos, site.sin))
+            taken = site.taken(site.cos, run), site.taken(site.sin, run)
+            want = self.turned(run, changed)(x)
+            got = ROTATE(x, *taken, site.about, site.tensor_format, site.backwards)
             away = (want.double() - got.double()).abs()
             if not bool((away <= _allowed(site.layout, x, cos, sin)).all()):
-                raise CannotSay(f"its values differ by {float(away.max()):.2g}")
+                raise CannotSay(f"its values differ by {float(away.max()):.2g}{when}")
             largest = max(largest, float(away.max()))
         return largest
+
+
+def _any_like(value: Tensor, pairs: int, made: torch.Generator) -> Tensor:
+    """Random numbers in the place of a table, each twice where the table has each twice."""
+    new = torch.randn(value.shape, generator=made, dtype=torch.complex64 if value.is_complex() else torch.float32)
+    half = new[..., :pairs]
+    if value.shape[-1] == 2 * pairs and torch.equal(value[..., :pairs], value[..., pairs:]):
+        new = torch.cat((half, half), -1)
+    elif value.shape[-1] == 2 * pairs and torch.equal(value[..., ::2], value[..., 1::2]):
+        new = half.repeat_interleave(2, -1)
+    return new.to(value.dtype)
 
 
 def _wider(one: Site, other: Site) -> bool:
