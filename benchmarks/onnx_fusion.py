@@ -63,19 +63,26 @@ class Cached(Plain):
         return out.last_hidden_state, *(t for layer in cache.layers for t in (layer.keys, layer.values))
 
 
-def export(model: nn.Module, mode: str, opset: int, path: Path) -> None:
+def given_for(model: nn.Module, mode: str) -> tuple[tuple[Any, ...], Any]:
+    """What a model is exported with, and which of its sizes are free."""
     ids = torch.randint(3, 20, (2, 7), generator=torch.Generator().manual_seed(0))
     batch, seq, before = (torch.export.Dim(name) for name in ("batch", "seq", "past"))
-    names, given, shapes = ["input_ids"], (ids,), ({0: batch, 1: seq},)
-    if mode == "cache":
-        from transformers import DynamicCache
+    if mode != "cache":
+        return (ids,), ({0: batch, 1: seq},)
+    from transformers import DynamicCache
 
-        cache = DynamicCache()
-        model(input_ids=ids, past_key_values=cache, use_cache=True)
-        past = [t[:, :, :5].contiguous() for layer in cache.layers for t in (layer.keys, layer.values)]
-        given = (ids, torch.arange(5, 12).expand(2, 7).contiguous(), past)
-        shapes = ({0: batch, 1: seq}, {0: batch, 1: seq}, [{0: batch, 2: before} for _ in past])
-        names += ["position_ids", *(f"past_{i}" for i in range(len(past)))]
+    cache = DynamicCache()
+    model(input_ids=ids, past_key_values=cache, use_cache=True)
+    past = [t[:, :, :5].contiguous() for layer in cache.layers for t in (layer.keys, layer.values)]
+    given = ids, torch.arange(5, 12).expand(2, 7).contiguous(), past
+    return given, ({0: batch, 1: seq}, {0: batch, 1: seq}, [{0: batch, 2: before} for _ in past])
+
+
+def export(model: nn.Module, mode: str, opset: int, path: Path) -> None:
+    given, shapes = given_for(model, mode)
+    names = ["input_ids"]
+    if mode == "cache":
+        names += ["position_ids", *(f"past_{i}" for i in range(len(given[2])))]
     alone = (Cached if mode == "cache" else Plain)(model).eval()
     program = torch.onnx.export(
         alone, given, dynamo=True, dynamic_shapes=None if mode == "static" else shapes, opset_version=opset,
@@ -148,12 +155,12 @@ def line_of(kind: str, mode: str, opset: int, folder: Path) -> dict[str, Any]:
     path = folder / f"{kind}.{mode}.{opset}.onnx"
     if not path.exists():
         export(model, mode, opset, path)
-    rotations = len({_last(side) for site in phasor.observe(model).sites for side in site.sides if side.turns})
+    rotations = len({last(side) for site in phasor.observe(model).sites for side in site.sides if side.turns})
     others = {"onnxruntime": by_onnxruntime(path, model), "onnxscript": by_onnxscript(path)}
     return {"rotations": rotations, **fused(path), **others}
 
 
-def _last(side: Any) -> int:
+def last(side: Any) -> int:
     """The last operation that turns: one for all attentions that take the same keys."""
     return max(o.index for o in side.operator.operations if o.name not in MOVES)
 

@@ -28,6 +28,7 @@ NAMES = {
     "Rotation": ".rotary.rotation",
     "RotarySpec": ".rotary.spec",
     **dict.fromkeys(("diagnose", "repair"), ".tools.doctor"),
+    **dict.fromkeys(("fuse", "inductor"), ".tools.fuse"),
     **dict.fromkeys(("patch", "unpatch"), ".tools.patch"),
 }  # fmt: skip
 MODULES = (
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from .rotary.rotation import Rotation
     from .rotary.spec import RotarySpec
     from .tools.doctor import diagnose, repair
+    from .tools.fuse import fuse, inductor
     from .tools.patch import patch, unpatch
 else:  # a checker of types would take any name for one of phasor's
 
@@ -113,6 +115,8 @@ __all__ = [
     "apply_rotary_qkv",
     "attention",
     "diagnose",
+    "fuse",
+    "inductor",
     "observe",
     "patch",
     "read_config",

@@ -21,7 +21,7 @@ def placed(seen: Operator) -> Placed | None:
     fewest = 2 * len(seen.pairs)
     for rotary_dim in range(fewest, width - width % 2 + 1, 2):
         for trailing in (False, True) if rotary_dim < width else (False,):
-            for fields in _ways(rotary_dim):
+            for fields in ways(rotary_dim):
                 layout = Layout(head_dim=width, rotary_dim=rotary_dim, trailing=trailing, **fields)
                 inside = set(range(width)[layout.turning])
                 if members <= inside and (found := _pair_of(layout, seen)) is not None:
@@ -29,7 +29,8 @@ def placed(seen: Operator) -> Placed | None:
     return None
 
 
-def _ways(rotary_dim: int) -> list[dict[str, Any]]:
+def ways(rotary_dim: int) -> list[dict[str, Any]]:
+    """The fields of each layout that so many channels may have."""
     half = rotary_dim // 2
     blocks: list[dict[str, Any]] = [{"blocks": n} for n in (2, 3, 4) if half % n == 0 and half > n]
     return [{}, {"interleaved": True}, {"interleaved": True, "permuted": True}, *blocks]

@@ -4,7 +4,7 @@ The eye sees the farthest stretch that turns, with transposes, masks and softmax
 place must turn and do no more.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from .likeness import as_in
 from .linear import MOVES, Cut, Linearity, walk
 from .operator import NoRotation, Operator, axes_of, operator
 from .spec import EVEN_HALF, EVEN_SINGLE, in_half
-from .tape import Tape, upstream
+from .tape import Operation, Tape, upstream
 
 ALIKE = 1e-6  # radians, on average, between two ways of seeing one rotation
 
@@ -59,7 +59,8 @@ class Stretches:
         form = tuple((o.func, self.tape.values[o.inputs[0]].shape if o.inputs else ()) for o in operations)
         at, length, like = self._known.get(form, (None, 0, None))  # as in a layer before
         best, why = None, "no two values of one shape stand around it"
-        for target, cut in self._cuts(operations if at is None else [operations[at]]):
+        tried = operations if at is None else [operations[at]]
+        for target, cut in ends_of(self.tape, self.linear, tried, self.within):
             if best is not None and self.tape.values[target].shape[-1] <= best.seen.channels:
                 continue  # what is longer does more, unless it takes channels along that pass
             if like is not None and len(cut.operations) != length:
@@ -78,16 +79,6 @@ class Stretches:
         if best is None:
             raise CannotSay(why)
         return best
-
-    def _cuts(self, operations: list[Any]) -> Iterator[tuple[int, Cut]]:
-        """Ends of stretches, the earliest target first, and of its sources the nearest."""
-        tape = self.tape
-        for target in (i for o in operations for i in o.outputs if i in self.within):
-            for cut in walk(tape, self.linear, target).cuts:
-                source, changes = cut.sources[0], any(o.name not in MOVES for o in cut.operations)
-                alone = len(cut.sources) == 1 and source in self.within
-                if alone and changes and tape.values[source].shape == tape.values[target].shape:
-                    yield target, cut
 
     def _sayable(self, seen: Operator, tokens: int) -> Stretch:
         """Raises `CannotSay` for what is not halves or neighbours of the first channels, turned alike in all heads."""
@@ -123,6 +114,18 @@ def _whole(layout: Layout, pair_of: tuple[int, ...]) -> Placed | None:
     if not layout.interleaved or layout.permuted or first % 2:
         return None
     return Placed(Layout(head_dim=layout.head_dim, interleaved=True), tuple(first // 2 + i for i in pair_of))
+
+
+def ends_of(
+    tape: Tape, linear: Linearity, operations: Iterable[Operation], within: Collection[int]
+) -> Iterator[tuple[int, Cut]]:
+    """Ends of stretches from one value to another of its shape, the earliest target first, its nearest source first."""
+    for target in (i for o in operations for i in o.outputs if i in within):
+        for cut in walk(tape, linear, target).cuts:
+            source, changes = cut.sources[0], any(o.name not in MOVES for o in cut.operations)
+            alone = len(cut.sources) == 1 and source in within
+            if alone and changes and tape.values[source].shape == tape.values[target].shape:
+                yield target, cut
 
 
 def _alike(one: Operator, other: Operator) -> bool:

@@ -1,0 +1,183 @@
+"""A graph of torch.fx, run in parts: what goes into an attention is computed from made-up projections."""
+
+import operator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+
+from ...eye.tape import Tape, record
+
+ATTENDS = ("scaled_dot_product", "flex_attention")
+PRODUCTS = ("matmul", "bmm", "baddbmm", "einsum", "__matmul__")
+INPUTS = ("output", "placeholder", "get_attr")  # nodes that compute nothing
+OF_SHAPES = ("new_", "zeros", "ones", "full", "empty", "rand", "sym_size", "size")
+
+
+class Graph:
+    """``given``: the values of its inputs, weights among them; ``fixed``: those that never have others.
+
+    ``data``: the nodes that depend on what the tokens are; ``roots``: of these, what is projected or attended, which is
+    not computed here: what a rotation does is the same for all values.
+    """
+
+    def __init__(self, module: fx.GraphModule, given: Mapping[fx.Node, Any], fixed: Collection[fx.Node] = ()) -> None:
+        self.module, self.given, self.fixed = module, dict(given), fixed
+        self._computations, self._first = dict[fx.Node, str](), dict[str, str]()
+        self.data, self.roots, self.attending = set[fx.Node](), set[fx.Node](), list[fx.Node]()
+        self._mark()
+        if not self.roots:  # a graph without weights is given its heads
+            self.data = {n for n in given if is_float(n) and shown(n).ndim > 2}
+            self._mark()
+
+    def _mark(self) -> None:
+        weights = {n for n, value in self._constants() if isinstance(value, torch.nn.Parameter) and value.ndim > 1}
+        varying = set(self.given) - {*self.fixed} - weights  # but for sizes
+        for node in self.module.graph.nodes:
+            reads = node.all_input_nodes
+            if varying.intersection(reads) and not name_of(node).startswith(OF_SHAPES):
+                varying.add(node)
+            if reads and weights.issuperset(reads):
+                weights.add(node)
+            parts = tree_leaves(shown(node))  # of a split
+            if node.op in INPUTS or node in weights or not any(map(of_floats, parts)):
+                continue
+            of_data = [n for n in reads if n in self.data]
+            projects = weights.intersection(reads) and varying.intersection(reads)
+            attends = len(of_data) > 1 and name_of(node).removeprefix("_").startswith((*ATTENDS, *PRODUCTS))
+            if attends or projects or self._projects(node):
+                self.roots.add(node)
+                self.attending += [node] if attends else []
+            if node in self.roots or (of_data and not name_of(node).startswith(OF_SHAPES)):
+                self.data.add(node)
+
+    def _constants(self) -> Iterator[tuple[fx.Node, Any]]:
+        yield from self.given.items()
+        for node in self.module.graph.find_nodes(op="get_attr"):
+            yield node, operator.attrgetter(str(node.target))(self.module)
+
+    def _projects(self, node: fx.Node) -> bool:
+        """Whether a node is a module with a matrix of weights."""
+        own = self.module.get_submodule(str(node.target)).parameters() if node.op == "call_module" else ()
+        return any(p.ndim > 1 for p in own)
+
+    @cached_property
+    def ends(self) -> list[fx.Node]:
+        """Where a rotation may end: what is attended or written into a cache; else what leaves the graph."""
+        found = [n for node in self.attending for n in node.all_input_nodes[:2]]
+        found += [n for node in self.module.graph.nodes if writes(node) for n in node.all_input_nodes[1:]]
+        if not self.attending:
+            found += self.module.graph.output_node().all_input_nodes
+        return list(dict.fromkeys(n for n in found if is_float(n) and shown(n).ndim > 2))
+
+    @cached_property
+    def written(self) -> set[int]:
+        """The memory that something writes into."""
+        values = (shown(node.all_input_nodes[0]) for node in self.module.graph.nodes if writes(node))
+        return {memory(value) for value in values if isinstance(value, Tensor)}
+
+    def computation(self, node: fx.Node) -> str:
+        """The first node that computes the same from the same."""
+        if node not in self._computations:
+            parts = fx.map_arg((node.target, node.args, node.kwargs), self.computation)
+            key = repr(node) if node.op in INPUTS else repr(parts)
+            self._computations[node] = self._first.setdefault(key, repr(node))
+        return self._computations[node]
+
+    def before(self, end: fx.Node) -> tuple[list[fx.Node], list[fx.Node]]:
+        """What ``end`` follows from, in order, back to the roots; and these, or the inputs of its size."""
+        waiting, found = {end}, list[fx.Node]()
+        for node in reversed(self.module.graph.nodes):
+            if node in waiting:
+                found.append(node)
+                waiting.update(() if node in self.roots else node.all_input_nodes)
+        alike = [n for n in found if n in self.given and n in self.data and shown(n).numel() == shown(end).numel()]
+        return found[::-1], [n for n in found if n in self.roots] or alike
+
+    def run(self, nodes: Collection[fx.Node], values: dict[fx.Node, Any]) -> None:
+        """Adds the values of ``nodes`` to those that are known."""
+        interpreter = fx.Interpreter(self.module, garbage_collect_values=False)
+        interpreter.env = values
+        for node in nodes:
+            if node not in values:
+                values[node] = interpreter.run_node(node)
+
+    def made(self, nodes: Collection[fx.Node], data: Collection[fx.Node], seed: int = 0) -> dict[fx.Node, Any]:
+        """The inputs among ``nodes``, and numbers for ``data``; all but the first time of other values."""
+        made = torch.Generator().manual_seed(seed)
+        values: dict[fx.Node, Any] = {}
+        for node in nodes:
+            if node in data:
+                values[node] = torch.randn(sizes(node), generator=made).to(shown(node).dtype)
+            elif node in self.given:
+                values[node] = self.given[node]
+                if seed and node not in self.fixed:
+                    values[node] = other(values[node], made)
+        return values
+
+    def recorded(self, nodes: Collection[fx.Node], data: Collection[fx.Node]) -> tuple[dict[fx.Node, Any], Tape]:
+        """Their values, and the tape of it."""
+        values = self.made(nodes, data)
+        tape = record(lambda: self.run(nodes, values), None, [values[node] for node in data], places=False)
+        if tape.raised is not None:
+            raise tape.raised
+        return values, tape
+
+
+def other(value: Any, made: torch.Generator) -> Any:
+    """Other values of an input: whole numbers backwards, since they may be rows of a table."""
+    if (
+        not isinstance(value, Tensor)
+        or isinstance(value, torch.nn.Parameter)
+        or value.dtype == torch.bool
+        or not value.ndim
+    ):
+        return value
+    if not value.is_floating_point():
+        return value.flip(-1)
+    return (value * (0.5 + torch.rand(value.shape, generator=made) / 2)).to(value.dtype)
+
+
+def shown(node: fx.Node) -> Any:
+    """The value that a tracer has noted, with a shape and without numbers."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def is_float(node: fx.Node) -> bool:
+    return of_floats(shown(node))
+
+
+def of_floats(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def sizes(node: fx.Node) -> list[int]:
+    """Those of the example, where they are free; ``ValueError`` for those that only the data tell."""
+    found = [s.node.hint if isinstance(s, torch.SymInt) else s for s in shown(node).shape]
+    if None in found:
+        raise ValueError(f"the sizes of {node.name!r} follow from the data")
+    return found
+
+
+def name_of(node: fx.Node) -> str:
+    """Without its overload: ``"mul"``."""
+    if isinstance(node.target, str):
+        return node.target
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(getattr(packet or node.target, "__name__", node.target))
+
+
+def writes(node: fx.Node) -> bool:
+    """Whether it changes its first argument."""
+    schema, name = getattr(node.target, "_schema", None), name_of(node)
+    if schema is not None or node.op not in ("call_function", "call_method"):
+        return schema is not None and bool(schema.is_mutable) and bool(node.all_input_nodes)
+    changes = name == "setitem" or (name.endswith("_") and not name.endswith("__")) or "out" in node.kwargs
+    return changes and bool(node.all_input_nodes)
+
+
+def memory(value: Tensor) -> int:
+    return value.untyped_storage()._cdata
