@@ -12,10 +12,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from .grid import by_axes, grids, wrapped
 from .operator import Operator
 from .tape import Tape, upstream
 
-TURN = 2 * math.pi
 MOST = 1 << 16  # elements of a value that may hold coordinates or frequencies
 MOST_AXES = 4
 MOST_COLUMNS = 64
@@ -70,12 +70,29 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
             if one is not None and (found is None or len(one[2]) < len(found.coordinates)):
                 values, axis, coordinates = one
                 found = Frequencies(values, axis, coordinates, False, first, last)
+    exact = None if found is None else _exact(tape, known, found.values, found)
+    if exact is None and (found is None or len(found.coordinates) > 1):
+        found = _on_grids(tape, seen) or found
+        exact = None if found is None else _exact(tape, known, found.values, found)
     if found is None:
         raise NotExplained("its angles are no multiples of any number that the tokens have in the model's code")
-    exact = _exact(tape, known, found.values, found)
     if exact is None and len(found.coordinates) == 1:  # in wide steps the angles wrap, and the steps are not to be seen
         exact = _by_other_count(tape, known, angles, seen, found)
     return found if exact is None else exact
+
+
+def _on_grids(tape: Tape, seen: Operator) -> Frequencies | None:
+    """Where no number of the tape says where tokens stand: along the axes of the grids that the angles show."""
+    found = grids(tape, seen)
+    one = by_axes(seen.angles, found)
+    if one is None:
+        return None
+    values, axis, coordinates = one
+    moving = torch.stack(coordinates).any(0).nonzero().flatten()
+    first, last = int(min(moving[0], min(g.start for g in found))), int(max(moving[-1] + 1, max(g.stop for g in found)))
+    return Frequencies(
+        values, axis, tuple(c[first:last] for c in coordinates), False, first, len(seen.angles[0, 0]) - last
+    )
 
 
 def _by_other_count(
@@ -143,9 +160,11 @@ def _explained(
     pairs = angles.shape[1]
     fits, tried = list[tuple[Tensor, Tensor]](), list[Tensor]()
     for column in columns:
+        if not _agrees(angles[..., live], column[live]):
+            continue
         tried.append(column)
         values = _slopes(angles[..., live], column[live])
-        away = _wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
+        away = wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
         size = values.abs().amax(0) * column.abs().max()
         fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
         if fits[-1][1].all():
@@ -166,6 +185,14 @@ def _explained(
     return values, axis, tuple(tried[i] for i in chosen)
 
 
+def _agrees(angles: Tensor, column: Tensor) -> bool:
+    """Whether some pair turns tokens with one coordinate alike."""
+    order = column.argsort()
+    same = column[order].diff() == 0
+    apart = wrapped(angles[..., order].diff())[..., same].abs()
+    return not bool(same.any()) or bool((apart.amax((0, 2)) <= FARTHEST).any())
+
+
 def _slopes(angles: Tensor, column: Tensor) -> Tensor:
     """Radians per step of the two tokens with the nearest coordinates, refined by those that are farther apart."""
     order = column.argsort()
@@ -175,23 +202,19 @@ def _slopes(angles: Tensor, column: Tensor) -> Tensor:
     steps[steps <= 0] = math.inf
     at = int(steps.argmin())
     a, b = int(order[at]), int(order[at + 1])
-    slope = _wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
+    slope = wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
     zero = (column == 0).nonzero().flatten()
     start = int(zero[0]) if len(zero) else a
     for other in (column - column[start]).abs().argsort().tolist():
         far = column[other] - column[start]
         if far != 0:
-            rest = _wrapped(angles[..., other] - angles[..., start] - slope * far)
+            rest = wrapped(angles[..., other] - angles[..., start] - slope * far)
             slope = torch.where(rest.abs() < 0.1, slope + rest / far, slope)
     if not len(zero):  # where no token stands at 0, what does would not turn
         far = column.abs().argmax()
-        rest = _wrapped(angles[..., far] - slope * column[far])
+        rest = wrapped(angles[..., far] - slope * column[far])
         slope = torch.where(rest.abs() < 0.1, slope + rest / column[far], slope)
     return slope
-
-
-def _wrapped(angles: Tensor) -> Tensor:
-    return torch.remainder(angles + math.pi, TURN) - math.pi
 
 
 def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> Frequencies | None:
@@ -223,7 +246,7 @@ def _but_for_turns(values: Tensor, pool: Tensor, found: Frequencies, away: Tenso
         return None
     gap = torch.tensor(gaps, dtype=torch.float64)[list(found.axis_of_pair), None]
     either = torch.cat((pool, -pool))
-    apart = (_wrapped((either - values[:, None]) * gap) / gap).abs()
+    apart = (wrapped((either - values[:, None]) * gap) / gap).abs()
     best = apart.argmin(1)
     return either[best] if bool((apart.amin(1) <= away).all()) else None
 
