@@ -88,11 +88,10 @@ def _on_grids(tape: Tape, seen: Operator) -> Frequencies | None:
     if one is None:
         return None
     values, axis, coordinates = one
-    moving = torch.stack(coordinates).any(0).nonzero().flatten()
-    first, last = int(min(moving[0], min(g.start for g in found))), int(max(moving[-1] + 1, max(g.stop for g in found)))
-    return Frequencies(
-        values, axis, tuple(c[first:last] for c in coordinates), False, first, len(seen.angles[0, 0]) - last
-    )
+    moving = torch.stack(coordinates).any(0).nonzero().flatten().tolist()
+    first, last = min(moving[0], found[0].start), max(moving[-1] + 1, found[-1].stop)
+    after = seen.angles.shape[-1] - last
+    return Frequencies(values, axis, tuple(c[first:last] for c in coordinates), False, first, after)
 
 
 def _by_other_count(

@@ -14,7 +14,6 @@ from torch import Tensor
 from .operator import Operator
 from .tape import Tape
 
-NAMES = {1: ("index",), 2: ("row", "column"), 3: ("frame", "row", "column")}
 CLOSE = 0.02  # radians: tables in half precision, and fast pairs in float32
 STILL = 1e-6  # radians per step
 LEAST = 1e-3  # of a pair's step along its own axis: less is rounding
@@ -40,10 +39,6 @@ class Grid:
     @property
     def stop(self) -> int:
         return self.start + math.prod(self.shape)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return NAMES.get(len(self.shape), tuple(f"axis {i}" for i in range(len(self.shape))))
 
     @property
     def moves(self) -> Tensor:
