@@ -17,6 +17,7 @@ from .operator import Operator
 from .tape import Tape, upstream
 
 MOST = 1 << 16  # elements of a value that may hold coordinates or frequencies
+TABLES = {"cos", "sin", "polar", "exp", "complex"}
 MOST_AXES = 4
 MOST_COLUMNS = 64
 CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
@@ -58,6 +59,7 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
     after = next((i for i, none in enumerate(reversed(still)) if not none), tokens)
     constants = [i for o in seen.operations for i in o.inputs if i not in tape.data]
     known = [i for i in upstream(tape, constants) if i not in tape.data and tape.values[i].numel() <= MOST]
+    numbers = _before_tables(tape, known)
     found: Frequencies | None = None
     for first in range(min(before, 8) + 1):
         for last in range(min(after, 2) + 1):
@@ -65,8 +67,8 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
                 continue
             part = angles[..., first : tokens - last] if last else angles[..., first:]
             live = seen.scale[..., first : first + part.shape[-1]].abs().amax((0, 1)) > 0
-            one = _explained(part, _columns(tape, known, part.shape[-1]), live)
-            one = one or _explained(part, _repeated(tape, known, part.shape[-1]), live)
+            one = _explained(part, _columns(tape, numbers, part.shape[-1]), live)
+            one = one or _explained(part, _repeated(tape, numbers, part.shape[-1]), live)
             if one is not None and (found is None or len(one[2]) < len(found.coordinates)):
                 values, axis, coordinates = one
                 found = Frequencies(values, axis, coordinates, False, first, last)
@@ -108,6 +110,16 @@ def _by_other_count(
             if exact is not None:
                 return exact
     return None
+
+
+def _before_tables(tape: Tape, known: list[int]) -> list[int]:
+    """Those values that no cosine or sine has gone into: where tokens stand is said before."""
+    tables = set[int]()
+    for number in sorted(known):
+        maker = tape.maker(number)
+        if maker is not None and (maker.name in TABLES or tables.intersection(maker.inputs)):
+            tables.add(number)
+    return [number for number in known if number not in tables]
 
 
 def counts_on(found: Frequencies, positions: Tensor) -> bool:
@@ -158,9 +170,12 @@ def _explained(
     """
     pairs = angles.shape[1]
     fits, tried = list[tuple[Tensor, Tensor]](), list[Tensor]()
+    directions = set[tuple[float, ...]]()
     for column in columns:
-        if not _agrees(angles[..., live], column[live]):
+        direction = tuple((column / column.abs().max()).round(decimals=6).tolist())
+        if direction in directions or not _agrees(angles[..., live], column[live]):
             continue
+        directions.add(direction)
         tried.append(column)
         values = _slopes(angles[..., live], column[live])
         away = wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))

@@ -224,16 +224,18 @@ def unwrapped(steps: Tensor) -> Tensor:
     >>> [round(x, 3) for x in unwrapped(wrapped(fast)).tolist()]
     [5.0, 0.5, 0.05]
     """
-    if len(steps) < 3:
-        return steps
-    up = steps.tolist() if steps[-1].abs() > steps[0].abs() else steps.flip(0).tolist()
-    if not all(up):
-        return steps
-    for i in range(2, len(up)):
-        meant = up[i - 1] ** 2 / up[i - 2]
-        turn = up[i] + 2 * math.pi * round((meant - up[i]) / (2 * math.pi))
-        if abs(turn - meant) > CLOSE * abs(meant):
-            return steps
-        up[i] = turn
-    found = torch.tensor(up, dtype=steps.dtype)
-    return found if steps[-1].abs() > steps[0].abs() else found.flip(0)
+    for up in (steps.flip(0).tolist(), steps.tolist()) if len(steps) > 2 and steps.all() else ():
+        if (found := _climbed(up)) is not None:
+            return torch.tensor(found if up == steps.tolist() else found[::-1], dtype=steps.dtype)
+    return steps
+
+
+def _climbed(steps: list[float]) -> list[float] | None:
+    """Steps from the slowest on, each with the whole turns that bring it to where the two before it point."""
+    up = steps[:2]
+    for step in steps[2:]:
+        meant = up[-1] ** 2 / up[-2]
+        up.append(step + 2 * math.pi * round((meant - step) / (2 * math.pi)))
+        if abs(up[-1] - meant) > CLOSE * min(abs(meant), 2 * math.pi):
+            return None
+    return up if abs(up[-1]) >= abs(up[0]) else None

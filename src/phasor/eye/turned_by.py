@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .grid import LEAST, Grid, unwrapped
+from .grid import CLOSE, LEAST, Grid, unwrapped, wrapped
 
 NAMES = {1: ("index",), 2: ("row", "column"), 3: ("frame", "row", "column")}
 Finest = Mapping[int, tuple[int, ...]]  # number of tokens -> the shape with most axes that was seen
@@ -17,7 +17,7 @@ Finest = Mapping[int, tuple[int, ...]]  # number of tokens -> the shape with mos
 class TurnedBy:
     """``pairs`` turn along ``axis``, one whole turn in each of ``waves`` (steps of the axis, the shortest first).
 
-    ``start``: where the first of ``count`` tokens stands, in steps; None where pairs turn along several axes at once.
+    ``start``: where the first of ``count`` tokens stands, in steps; None where that is not to be seen.
     ``even``: whether all steps are alike; ``own``: whether heads differ, and the pairs are those of all of them.
     """
 
@@ -58,7 +58,8 @@ def turned_by(grid: Grid, known: Finest) -> Iterator[TurnedBy]:
             ladder = unwrapped(steps[mine, a])
             slow = int(ladder.abs().argmin())
             even = bool((grid.at[a] == torch.arange(grid.shape[a])).all())
-            start = float(first[mine][slow] / ladder[slow])
+            at = float(first[mine][slow] / ladder[slow])
+            start = at if bool((wrapped(first[mine] - at * ladder).abs() <= CLOSE).all()) else None
             yield TurnedBy(name, len(ladder), _waves(ladder), start, grid.shape[a], even, own)
     for some in moves[several].unique(dim=0):
         mine = (moves == some).all(1)
