@@ -168,7 +168,9 @@ def _explained(
 
     ``live``: the tokens that are not padding.
     """
-    pairs = angles.shape[1]
+    heads, pairs = angles.shape[:2]
+    if bool((angles == angles[:1]).all()):
+        angles = angles[:1]
     fits, tried = list[tuple[Tensor, Tensor]](), list[Tensor]()
     directions = set[tuple[float, ...]]()
     for column in columns:
@@ -182,7 +184,7 @@ def _explained(
         size = values.abs().amax(0) * column.abs().max()
         fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
         if fits[-1][1].all():
-            return values, (0,) * pairs, (column,)
+            return values.expand(heads, -1), (0,) * pairs, (column,)
     left = torch.ones(pairs, dtype=torch.bool)
     chosen: list[int] = []
     while left.any():
@@ -196,7 +198,7 @@ def _explained(
     chosen.sort()
     axis = tuple(next(n for n, i in enumerate(chosen) if fits[i][1][p]) for p in range(pairs))
     values = torch.stack([fits[chosen[a]][0][:, p] for p, a in enumerate(axis)], 1)
-    return values, axis, tuple(tried[i] for i in chosen)
+    return values.expand(heads, -1), axis, tuple(tried[i] for i in chosen)
 
 
 def _agrees(angles: Tensor, column: Tensor) -> bool:

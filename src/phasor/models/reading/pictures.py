@@ -55,8 +55,13 @@ def _read(key: str, text: str) -> ModelRotary:
         raise Refused(
             f"{key} {name!r} was observed ({version}), and no spec says what it rotates: {why}", Reason.BEYOND, key
         )
+    whole = _whole(seen, count)
+    text = (
+        {} if package == "timm" else {"prefix_tokens": 0, "suffix_tokens": 0}
+    )  # its tokens, of which a call has any number
     return replace(
-        _whole(seen, count),
+        whole,
+        **text,
         model_type=name,
         num_heads=_first(data, HEADS) or seen.rotary.num_heads,
         num_kv_heads=_first(data, KEY_HEADS) or _first(data, HEADS) or seen.rotary.num_kv_heads,
@@ -116,13 +121,21 @@ def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[
         )
     args = {**(data.get("model_args") or {}), "num_classes": 0}
     try:
-        model = built(lambda: timm.create_model(name, **args, depth=1))
+        model = built(lambda: _shallow(timm.create_model, name, args))
         height, width = (model.default_cfg | (data.get("pretrained_cfg") or {}))["input_size"][1:]
         seen = observe(model, {"x": torch.randn(1, 3, height, width, generator=torch.Generator().manual_seed(0))})
     except Exception as error:
         said = f"architecture {name!r} could not be observed: {error}"
         raise Refused(said, Reason.BEYOND, "architecture") from error
     return seen, _counting(lambda: timm.create_model(name, **args))
+
+
+def _shallow(make: "Callable[..., nn.Module]", name: str, args: dict[str, Any]) -> "nn.Module":
+    """A model with one layer, where its class is told how many."""
+    try:
+        return make(name, **args, depth=1)
+    except TypeError:
+        return make(name, **args)
 
 
 def _counting(make: "Callable[[], nn.Module]") -> Callable[[str], int]:
