@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from found_data import found_data
 from phasor.eye.sites import Side
-from tests.found_data import found_data
 
 Rows = tuple[Tensor, tuple[tuple[int, int], ...]]  # complex [rows, heads or 1, pairs], and the channels of each pair
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import phasor
+from eye.picture_tables import builders, is_in, with_tables
 from phasor.eye.grid import Grid, unwrapped, wrapped
 from phasor.eye.tape import Tape
-from tests.eye.picture_tables import builders, is_in, with_tables
+from phasor.models.configs import NoRotary, Refused
 
 NO_Q = {"sana_video"}  # whose queries meet what keys and values were summed to
 FLUX = {
@@ -44,11 +45,11 @@ def test_every_model_turns_by_the_rows_of_its_own_table(name: str, grid: int) ->
 
 
 class Willow(nn.Module):
-    """A picture of nobody's library behind three words: a table for rows, one for columns, positions around the middle."""
+    """A picture of nobody's library behind words: a table for rows, counted from the middle, and one for columns."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.qkv, self.first = nn.Linear(16, 48), 100.0 ** (-torch.arange(4) / 4)
+        self.qkv, self.first = nn.Linear(16, 48), 1.0 / 100.0 ** (torch.arange(0, 8, 2) / 8)
 
     def forward(self, words: Tensor, picture: Tensor) -> Tensor:
         rows, columns = picture.shape[1:3]
@@ -69,7 +70,7 @@ def test_an_observation_says_which_pairs_turn_by_the_row_and_by_the_column() -> 
     assert seen.rotary is not None
     (spec,) = seen.rotary.layers
     assert spec is not None
-    assert (spec.base, spec.axes, seen.rotary.prefix_tokens) == (100.0, phasor.axes.Axial((4, 4)), 3)
+    assert (spec.base, spec.axes) == (100.0, phasor.axes.Axial((4, 4)))
 
 
 def grid_of(angles: Tensor) -> tuple[Grid, ...]:
@@ -131,7 +132,7 @@ def test_a_config_of_timm_is_read_with_its_class_token() -> None:
     (spec,) = model.distinct
     assert (len(model.layers), spec.base, spec.head_dim, model.prefix_tokens) == (12, 100.0, 64, 1)
     assert any("4 x 4: row: 16 pairs" in note and "column: 16 pairs" in note for note in model.notes)
-    with pytest.raises(phasor.NoRotary, match="rotates nothing .* learned positions"):
+    with pytest.raises(NoRotary, match=r"rotates nothing .* learned positions"):
         phasor.read_config({"architecture": "vit_tiny_patch16_224"})
 
 
@@ -139,27 +140,27 @@ def test_a_config_of_timm_is_read_with_its_class_token() -> None:
 def test_without_its_package_a_config_says_what_to_install(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     package = {"_class_name": "diffusers", "architecture": "timm"}[key]
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(phasor.Refused, match=f"{key} is 'Alder', .* install {package}"):
+    with pytest.raises(Refused, match=rf"{key} is 'Alder', .* install {package}"):
         phasor.read_config({key: "Alder"})
 
 
 @pytest.mark.parametrize("name", ["os", "ModelMixin.from_pretrained", "AlderTransformer2DModel", "DiffusionPipeline"])
 def test_a_name_that_is_no_model_of_diffusers_is_refused(name: str) -> None:
     packages()
-    with pytest.raises(phasor.Refused, match="_class_name is .* no model of that name"):
+    with pytest.raises(Refused, match=r"_class_name is .* no model of that name"):
         phasor.read_config({"_class_name": name})
 
 
 def test_tables_that_a_pipeline_makes_are_named() -> None:
     packages()
     config = {"_class_name": "HunyuanDiT2DModel", "in_channels": 4, "patch_size": 2}
-    with pytest.raises(phasor.Refused, match="its pipeline makes the tables .image_rotary_emb.: observe the model"):
+    with pytest.raises(Refused, match=r"its pipeline makes the tables .image_rotary_emb.: observe the model"):
         phasor.read_config(config)
 
 
 def test_what_no_spec_says_is_told_by_its_axes() -> None:
     packages()
-    with pytest.raises(phasor.Refused, match="frame: 5 pairs, of all heads together.*row: 5 pairs.*column: 5 pairs"):
+    with pytest.raises(Refused, match=r"frame: 5 pairs, of all heads together.*row: 5 pairs.*column: 5 pairs"):
         phasor.read_config(
             {
                 "_class_name": "LTXVideoTransformer3DModel", "in_channels": 4, "out_channels": 4, "caption_channels": 8,

@@ -189,7 +189,7 @@ class _Watching:
             same += [site] if site not in same else []
         for words, sites in found.items():
             if words:
-                self.facts.append(Fact("axes", f"{places(sites)}: {words}"))
+                self.facts.append(Fact("axes", f"{places(sites) or 'model'}: {words}"))
 
     def _look_around(self) -> None:
         """The calls beside the first one."""

@@ -49,7 +49,7 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
         each = new.get(f"{part}attention_head_dim") or new.get(f"{part}head_dim")
         width = next((key for key in WIDTHS if new.get(key)), "") if not part else ""
         if isinstance(heads, int) and heads > 2 and (each or width):
-            old = new[width] if width else heads * each
+            old = new[width] if width else heads * int(each or 0)
             per = each or old // heads
             sized = {k: v for k, v in new.items() if v == old and isinstance(v, int) and k not in TEXT_WIDTHS[:-2]}
             new |= {k: 2 * per for k in sized} | {key: 2}

@@ -56,12 +56,11 @@ def _read(key: str, text: str) -> ModelRotary:
             f"{key} {name!r} was observed ({version}), and no spec says what it rotates: {why}", Reason.BEYOND, key
         )
     whole = _whole(seen, count)
-    text = (
-        {} if package == "timm" else {"prefix_tokens": 0, "suffix_tokens": 0}
-    )  # its tokens, of which a call has any number
+    timm = package == "timm"  # elsewhere what stands before a picture is text, as long as the caller likes
     return replace(
         whole,
-        **text,
+        prefix_tokens=whole.prefix_tokens if timm else 0,
+        suffix_tokens=whole.suffix_tokens if timm else 0,
         model_type=name,
         num_heads=_first(data, HEADS) or seen.rotary.num_heads,
         num_kv_heads=_first(data, KEY_HEADS) or _first(data, HEADS) or seen.rotary.num_kv_heads,
@@ -122,8 +121,9 @@ def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[
     args = {**(data.get("model_args") or {}), "num_classes": 0}
     try:
         model = built(lambda: _shallow(timm.create_model, name, args))
-        height, width = (model.default_cfg | (data.get("pretrained_cfg") or {}))["input_size"][1:]
-        seen = observe(model, {"x": torch.randn(1, 3, height, width, generator=torch.Generator().manual_seed(0))})
+        stated = args.get("img_size") or (data.get("pretrained_cfg") or model.default_cfg)["input_size"][1:]
+        size = (stated, stated) if isinstance(stated, int) else tuple(stated)
+        seen = observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
     except Exception as error:
         said = f"architecture {name!r} could not be observed: {error}"
         raise Refused(said, Reason.BEYOND, "architecture") from error
