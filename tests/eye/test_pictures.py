@@ -25,7 +25,8 @@ FLUX = {
 def packages() -> None:
     if builders() is None:
         pytest.skip("the builders of pictures are not there: PHASOR_TEST_DATA")
-    pytest.importorskip("diffusers", reason="diffusers and timm build these models")
+    diffusers = pytest.importorskip("diffusers", reason="diffusers and timm build these models")
+    assert diffusers.FluxTransformer2DModel  # imported before torchvision seems to be there
     builders().stub_torchvision()
     pytest.importorskip("timm", reason="diffusers and timm build these models")
 

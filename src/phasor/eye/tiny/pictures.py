@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..call import CannotRun, call_of
-from .model import noisy
+from .inputs import run
+from .model import noisy, one_line
 
 FRAMES, ROWS, COLUMNS, TEXT, SOUND = 2, 3, 5, 4, 7
 LAYERS = re.compile(r"^(n|num)_(\w+_)?(layers|blocks)$|^(mmdit_)?(layers|depth)$")
@@ -68,17 +68,18 @@ def built(make: Callable[[], nn.Module]) -> nn.Module:
 
 
 def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The first of a few sets of arguments with which the model runs; raises `CannotRun` with what the first said."""
+    """The first of a few sets of arguments with which the model runs; ``ValueError`` with what the first one said."""
     takes = inspect.signature(model.forward).parameters
-    first: CannotRun | None = None
+    first: Exception | None = None
     for made in _sets(_Made(config), set(takes)):
         given = {name: value for name, value in made.items() if name in takes and value is not None}
         try:
-            call_of(model, given).tape()
+            run(model, given)
             return given
-        except CannotRun as error:
+        except Exception as error:
             first = first or error
-    raise first or CannotRun(f"no inputs are known for {', '.join(takes)}")
+    said = one_line(first) if first else f"none are known for {', '.join(takes)}"
+    raise ValueError(f"no inputs fit: {said}") from first
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,8 @@ def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[
     args = {**(data.get("model_args") or {}), "num_classes": 0}
     try:
         model = built(lambda: _shallow(timm.create_model, name, args))
-        stated = args.get("img_size") or (data.get("pretrained_cfg") or model.default_cfg)["input_size"][1:]
+        shown: Any = data.get("pretrained_cfg") or model.default_cfg
+        stated = args.get("img_size") or shown["input_size"][1:]
         size = (stated, stated) if isinstance(stated, int) else tuple(stated)
         seen = observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
     except Exception as error:
