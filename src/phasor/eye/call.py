@@ -19,7 +19,7 @@ from .attention import attentions
 from .tape import Tape, record
 
 # Tensors of these names say where tokens stand, or how many there are, not what they are.
-NO_CONTENTS = re.compile(r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens")
+NO_CONTENTS = re.compile(r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens|rope|rotary|(img|txt)_ids")
 POSITIONS = re.compile(r"^(position_ids|positions?|pos_ids|pos|input_pos|input_positions)$")
 
 
@@ -48,8 +48,9 @@ class Call:
         """The tensors that say what the tokens are."""
         names = list(_parameters(self.model))
         by_name = dict(zip(names, self.args, strict=False)) | self.named
-        given = [v for n, v in by_name.items() if isinstance(v, Tensor) and not NO_CONTENTS.search(n)]
-        lists = [t for v in by_name.values() if isinstance(v, list | tuple) for t in v if isinstance(t, Tensor)]
+        named = [v for n, v in by_name.items() if not NO_CONTENTS.search(n)]
+        lists = [t for v in named if isinstance(v, list | tuple) for t in v if isinstance(t, Tensor)]
+        given = [v for v in named if isinstance(v, Tensor)]
         return given + lists or [v for v in by_name.values() if isinstance(v, Tensor)]
 
     @property

@@ -12,11 +12,12 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from .grid import by_axes, grids, wrapped
 from .operator import Operator
 from .tape import Tape, upstream
 
-TURN = 2 * math.pi
 MOST = 1 << 16  # elements of a value that may hold coordinates or frequencies
+TABLES = {"cos", "sin", "polar", "exp", "complex"}
 MOST_AXES = 4
 MOST_COLUMNS = 64
 CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
@@ -58,6 +59,7 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
     after = next((i for i, none in enumerate(reversed(still)) if not none), tokens)
     constants = [i for o in seen.operations for i in o.inputs if i not in tape.data]
     known = [i for i in upstream(tape, constants) if i not in tape.data and tape.values[i].numel() <= MOST]
+    numbers = _before_tables(tape, known)
     found: Frequencies | None = None
     for first in range(min(before, 8) + 1):
         for last in range(min(after, 2) + 1):
@@ -65,17 +67,33 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
                 continue
             part = angles[..., first : tokens - last] if last else angles[..., first:]
             live = seen.scale[..., first : first + part.shape[-1]].abs().amax((0, 1)) > 0
-            one = _explained(part, _columns(tape, known, part.shape[-1]), live)
-            one = one or _explained(part, _repeated(tape, known, part.shape[-1]), live)
+            one = _explained(part, _columns(tape, numbers, part.shape[-1]), live)
+            one = one or _explained(part, _repeated(tape, numbers, part.shape[-1]), live)
             if one is not None and (found is None or len(one[2]) < len(found.coordinates)):
                 values, axis, coordinates = one
                 found = Frequencies(values, axis, coordinates, False, first, last)
+    exact = None if found is None else _exact(tape, known, found.values, found)
+    if exact is None and (found is None or len(found.coordinates) > 1):
+        found = _on_grids(tape, seen) or found
+        exact = None if found is None else _exact(tape, known, found.values, found)
     if found is None:
         raise NotExplained("its angles are no multiples of any number that the tokens have in the model's code")
-    exact = _exact(tape, known, found.values, found)
     if exact is None and len(found.coordinates) == 1:  # in wide steps the angles wrap, and the steps are not to be seen
         exact = _by_other_count(tape, known, angles, seen, found)
     return found if exact is None else exact
+
+
+def _on_grids(tape: Tape, seen: Operator) -> Frequencies | None:
+    """Where no number of the tape says where tokens stand: along the axes of the grids that the angles show."""
+    found = grids(tape, seen)
+    one = by_axes(seen.angles, found)
+    if one is None:
+        return None
+    values, axis, coordinates = one
+    moving = torch.stack(coordinates).any(0).nonzero().flatten().tolist()
+    first, last = min(moving[0], found[0].start), max(moving[-1] + 1, found[-1].stop)
+    after = seen.angles.shape[-1] - last
+    return Frequencies(values, axis, tuple(c[first:last] for c in coordinates), False, first, after)
 
 
 def _by_other_count(
@@ -92,6 +110,16 @@ def _by_other_count(
             if exact is not None:
                 return exact
     return None
+
+
+def _before_tables(tape: Tape, known: list[int]) -> list[int]:
+    """Those values that no cosine or sine has gone into: where tokens stand is said before."""
+    tables = set[int]()
+    for number in sorted(known):
+        maker = tape.maker(number)
+        if maker is not None and (maker.name in TABLES or tables.intersection(maker.inputs)):
+            tables.add(number)
+    return [number for number in known if number not in tables]
 
 
 def counts_on(found: Frequencies, positions: Tensor) -> bool:
@@ -140,16 +168,23 @@ def _explained(
 
     ``live``: the tokens that are not padding.
     """
-    pairs = angles.shape[1]
+    heads, pairs = angles.shape[:2]
+    if bool((angles == angles[:1]).all()):
+        angles = angles[:1]
     fits, tried = list[tuple[Tensor, Tensor]](), list[Tensor]()
+    directions = set[tuple[float, ...]]()
     for column in columns:
+        direction = tuple((column / column.abs().max()).round(decimals=6).tolist())
+        if direction in directions or not _agrees(angles[..., live], column[live]):
+            continue
+        directions.add(direction)
         tried.append(column)
         values = _slopes(angles[..., live], column[live])
-        away = _wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
+        away = wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
         size = values.abs().amax(0) * column.abs().max()
         fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
         if fits[-1][1].all():
-            return values, (0,) * pairs, (column,)
+            return values.expand(heads, -1), (0,) * pairs, (column,)
     left = torch.ones(pairs, dtype=torch.bool)
     chosen: list[int] = []
     while left.any():
@@ -163,7 +198,15 @@ def _explained(
     chosen.sort()
     axis = tuple(next(n for n, i in enumerate(chosen) if fits[i][1][p]) for p in range(pairs))
     values = torch.stack([fits[chosen[a]][0][:, p] for p, a in enumerate(axis)], 1)
-    return values, axis, tuple(tried[i] for i in chosen)
+    return values.expand(heads, -1), axis, tuple(tried[i] for i in chosen)
+
+
+def _agrees(angles: Tensor, column: Tensor) -> bool:
+    """Whether some pair turns tokens with one coordinate alike."""
+    order = column.argsort()
+    same = column[order].diff() == 0
+    apart = wrapped(angles[..., order].diff())[..., same].abs()
+    return not bool(same.any()) or bool((apart.amax((0, 2)) <= FARTHEST).any())
 
 
 def _slopes(angles: Tensor, column: Tensor) -> Tensor:
@@ -175,23 +218,19 @@ def _slopes(angles: Tensor, column: Tensor) -> Tensor:
     steps[steps <= 0] = math.inf
     at = int(steps.argmin())
     a, b = int(order[at]), int(order[at + 1])
-    slope = _wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
+    slope = wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
     zero = (column == 0).nonzero().flatten()
     start = int(zero[0]) if len(zero) else a
     for other in (column - column[start]).abs().argsort().tolist():
         far = column[other] - column[start]
         if far != 0:
-            rest = _wrapped(angles[..., other] - angles[..., start] - slope * far)
+            rest = wrapped(angles[..., other] - angles[..., start] - slope * far)
             slope = torch.where(rest.abs() < 0.1, slope + rest / far, slope)
     if not len(zero):  # where no token stands at 0, what does would not turn
         far = column.abs().argmax()
-        rest = _wrapped(angles[..., far] - slope * column[far])
+        rest = wrapped(angles[..., far] - slope * column[far])
         slope = torch.where(rest.abs() < 0.1, slope + rest / column[far], slope)
     return slope
-
-
-def _wrapped(angles: Tensor) -> Tensor:
-    return torch.remainder(angles + math.pi, TURN) - math.pi
 
 
 def _exact(tape: Tape, known: list[int], values: Tensor, found: Frequencies) -> Frequencies | None:
@@ -223,7 +262,7 @@ def _but_for_turns(values: Tensor, pool: Tensor, found: Frequencies, away: Tenso
         return None
     gap = torch.tensor(gaps, dtype=torch.float64)[list(found.axis_of_pair), None]
     either = torch.cat((pool, -pool))
-    apart = (_wrapped((either - values[:, None]) * gap) / gap).abs()
+    apart = (wrapped((either - values[:, None]) * gap) / gap).abs()
     best = apart.argmin(1)
     return either[best] if bool((apart.amin(1) <= away).all()) else None
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .attention import attentions
 from .frequencies import Frequencies, NotExplained, frequencies
+from .grid import Grid, grids
 from .layout import Placed, placed
 from .linear import MOVES, mixes
 from .operator import NoRotation, Operator
@@ -52,6 +53,11 @@ class Side:
             return frequencies(self.tape, self.operator.members())
         except NotExplained as reason:
             return str(reason)
+
+    @cached_property
+    def grids(self) -> tuple[Grid, ...]:
+        """Where its tokens stand, as its angles show: the lines, pictures and clips among them."""
+        return grids(self.tape, self.operator) if self.operator is not None and self.turns else ()
 
     @cached_property
     def placed(self) -> Placed | None:

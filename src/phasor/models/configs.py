@@ -10,6 +10,7 @@ from ..support.registry import register
 from .reading.composite import ConfigTree, read_part
 from .reading.load import in_file, load
 from .reading.numbering import read_numbering
+from .reading.pictures import of_pictures, read_pictures
 from .reading.refusal import Reason, Refused
 from .reading.row import Alias, NoRotary, RotaryFlag, Row
 from .reading.text import TextModel
@@ -43,7 +44,8 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     ``source`` is the path of a ``config.json``, of a folder that holds one, a dictionary, or a transformers config
     (anything with ``to_dict``). ``part`` names one part of a composite config (``"text_config"``,
     ``"vision_config"``, ``"talker_config.text_config"``); without it the text model is read, or, where there is none,
-    the first part that rotates (`read_parts` reads them all). Nothing is imported and nothing downloaded.
+    the first part that rotates (`read_parts` reads them all). Nothing is imported and nothing downloaded, but for a
+    type without a row and for configs of diffusers and timm: of those the installed class is built small, and observed.
 
     A key that the family's code does not read is refused, unless its value asks for nothing (false, null, empty, 1.0,
     "default") or says what is so anyway. So are a key that is nearly a known one, whatever its value, a contradiction,
@@ -61,6 +63,8 @@ def read_config(source: Source, part: str | None = None) -> ModelRotary:
     """
     with in_file(source):
         tree = tree_of(source)
+        if of_pictures(tree.data):
+            return read_pictures(tree.data)
         path = tree.choose(part)
         try:
             return read_part(tree, path)
@@ -82,10 +86,11 @@ def read_parts(source: Source) -> dict[str, ModelRotary | str]:
     """
     with in_file(source):
         tree = tree_of(source)
+    pictures = of_pictures(tree.data)
     parts: dict[str, ModelRotary | str] = {}
-    for path in ("", *tree.paths):
+    for path in ("",) if pictures else ("", *tree.paths):
         try:
-            parts[path] = read_part(tree, path)
+            parts[path] = read_pictures(tree.data) if pictures else read_part(tree, path)
         except NoRotary as error:
             parts[path] = f"no rotary: {error}"
         except ValueError as error:

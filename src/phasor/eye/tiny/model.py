@@ -34,7 +34,7 @@ def tiny_model(config: Any) -> nn.Module:
         except Exception as error:
             raise ValueError(f"no model is built from a {type(config).__name__}: {one_line(error)}") from error
         for parameter in model.parameters():
-            _noisy(parameter)
+            noisy(parameter)
     return model
 
 
@@ -71,7 +71,7 @@ def _built_from(config_class: type) -> list[type[nn.Module]]:
     return [c for c in found if issubclass(c, nn.Module) and not c.__name__.endswith("PreTrainedModel")]
 
 
-def _noisy(parameter: nn.Parameter) -> None:
+def noisy(parameter: nn.Parameter) -> None:
     """Noise, where what is there would hide the rotation (ZAYA's temperature of the keys starts at zero)."""
     wild = parameter.numel() and not parameter.abs().max() < 1e4  # memory that no initialisation reached
     if wild or not parameter.any() or (parameter.ndim > 1 and parameter.std() < WEAK):

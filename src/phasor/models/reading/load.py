@@ -13,6 +13,7 @@ from ...support.regular_files import other_kind
 from .keys import ROPE_WORDS
 
 MAX_DEPTH = 100
+PIPELINE = "model_index.json"
 MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub names models: org/name
 
 
@@ -52,6 +53,8 @@ def _load_file(path: Path) -> dict[str, Any]:
         if not path.exists() and MODEL_ID.fullmatch(str(path)):
             path = _from_hub_cache(str(path))
         file = path / "config.json" if path.is_dir() else path
+        if not file.exists() and (path / PIPELINE).is_file():
+            file = path / "transformer" / "config.json"  # what rotates in a pipeline of diffusers
         if not file.is_file():
             why = "the folder has no config.json" if path.is_dir() else "there is no such file"
             if file.exists():

@@ -1,0 +1,152 @@
+"""A config of diffusers or timm: its class is built small, and the model observed.
+
+Only code of the installed package runs; nothing of the folder that the config came from, and nothing is loaded.
+"""
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ...rotary.model_rotary import ModelRotary
+from .refusal import Reason, Refused
+from .row import NoRotary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ...eye import Observation
+
+CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
+TABLES = ("image_rotary_emb", "rotary_embedding")  # arguments that take what a pipeline makes
+HEADS = ("num_attention_heads", "num_heads", "n_heads")
+KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
+
+
+def of_pictures(data: Mapping[str, Any]) -> str:
+    """The key that names a class of diffusers or timm; empty for any other config."""
+    return next((key for key in CLASS if isinstance(data.get(key), str) and "model_type" not in data), "")
+
+
+def read_pictures(data: Mapping[str, Any]) -> ModelRotary:
+    """What a small model of a config rotates; raises `NoRotary` and `Refused`."""
+    return _read(of_pictures(data), json.dumps(data, sort_keys=True, default=str))
+
+
+@lru_cache(maxsize=64)
+def _read(key: str, text: str) -> ModelRotary:
+    data, package = json.loads(text), CLASS[key]
+    name = data[key]
+    try:
+        seen, count = (_of_diffusers if package == "diffusers" else _of_timm)(name, data)
+    except ImportError as error:
+        said = f"{key} is {name!r}, which {package} builds: install {package} to have it observed ({error})"
+        raise Refused(said, Reason.BEYOND, key) from None
+    version = f"{package} {importlib.import_module(package).__version__}"
+    axes = tuple(str(fact) for fact in seen.facts if fact.name == "axes")
+    if seen.nothing_turns:
+        said = "".join(f"; {fact.value}" for fact in seen.facts if fact.name.startswith("instead"))
+        raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{said}")
+    if seen.rotary is None:
+        why = "; ".join((*axes, *seen.missing))
+        raise Refused(
+            f"{key} {name!r} was observed ({version}), and no spec says what it rotates: {why}", Reason.BEYOND, key
+        )
+    whole = _whole(seen, count)
+    timm = package == "timm"  # elsewhere what stands before a picture is text, as long as the caller likes
+    return replace(
+        whole,
+        prefix_tokens=whole.prefix_tokens if timm else 0,
+        suffix_tokens=whole.suffix_tokens if timm else 0,
+        model_type=name,
+        num_heads=_first(data, HEADS) or seen.rotary.num_heads,
+        num_kv_heads=_first(data, KEY_HEADS) or _first(data, HEADS) or seen.rotary.num_kv_heads,
+        sources={key: f"observed on a small model that {version} builds of this config"},
+        notes=(*axes, *seen.rotary.notes, *(f"not seen: {sentence}" for sentence in seen.missing)),
+    )
+
+
+def _whole(seen: "Observation", count: Callable[[str], int]) -> ModelRotary:
+    """The encoding of all lists of layers that do as the longest one does, each as long as in the real model."""
+    lists = {path: max(count(path), len(part.layers)) for path, part in seen.parts.items()}
+    main = seen.parts[max(lists, key=lambda path: lists[path])]
+    alike = [p for p, part in seen.parts.items() if part.distinct.keys() == main.distinct.keys()]
+    layers = [main.layers[min(i, len(main.layers) - 1)] for p in alike for i in range(lists[p])]
+    kinds = [p or "layers" for p in alike for _ in range(lists[p])]
+    return replace(main, layers=tuple(layers), layer_types=tuple(kinds), temperatures=())
+
+
+def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
+    """What was observed, and how many layers a list of the real model has."""
+    from ...eye import observe
+    from ...eye.tiny.pictures import built, class_of, inputs_of, small
+
+    made = class_of("diffusers", name)
+    if made is None:
+        version, by = importlib.import_module("diffusers").__version__, data.get("_diffusers_version", "unknown")
+        said = f"diffusers {version} has no model of that name; the config was written by {by}: install that"
+        raise Refused(f"_class_name is {name!r}, and {said}", Reason.VALUE, "_class_name")
+    tables = next((one for one in TABLES if one in inspect.signature(made.forward).parameters), "")
+    pipelines = (
+        f"; its pipeline makes the tables ({tables}): observe the model with them (phasor.observe)" if tables else ""
+    )
+    config = small(data)
+    try:
+        model = built(lambda: made.from_config(config))  # type: ignore[attr-defined]
+        seen = observe(model, inputs_of(model, config))
+    except ImportError:
+        raise
+    except Exception as error:
+        said = f"_class_name {name!r} could not be observed: {error}{pipelines}"
+        raise Refused(said, Reason.BEYOND, "_class_name") from error
+    if not seen.turning and pipelines:
+        raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
+    return seen, _counting(lambda: made.from_config({k: v for k, v in data.items() if k[:1] != "_"}))  # type: ignore[attr-defined]
+
+
+def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
+    import timm
+    import torch
+
+    from ...eye import observe
+    from ...eye.tiny.pictures import built
+
+    if not timm.is_model(name):
+        raise Refused(
+            f"architecture is {name!r}, and timm {timm.__version__} has no such model", Reason.VALUE, "architecture"
+        )
+    args = {**(data.get("model_args") or {}), "num_classes": 0}
+    try:
+        model = built(lambda: _shallow(timm.create_model, name, args))
+        shown: Any = data.get("pretrained_cfg") or model.default_cfg
+        stated = args.get("img_size") or shown["input_size"][1:]
+        size = (stated, stated) if isinstance(stated, int) else tuple(stated)
+        seen = observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
+    except Exception as error:
+        said = f"architecture {name!r} could not be observed: {error}"
+        raise Refused(said, Reason.BEYOND, "architecture") from error
+    return seen, _counting(lambda: timm.create_model(name, **args))
+
+
+def _shallow(make: "Callable[..., nn.Module]", name: str, args: dict[str, Any]) -> "nn.Module":
+    """A model with one layer, where its class is told how many."""
+    try:
+        return make(name, **args, depth=1)
+    except TypeError:
+        return make(name, **args)
+
+
+def _counting(make: "Callable[[], nn.Module]") -> Callable[[str], int]:
+    """How many layers a list of a model has, which is built without weights."""
+    import torch
+
+    with torch.device("meta"):
+        model = make()
+    return lambda path: len(model.get_submodule(path)) if path else 0  # type: ignore[arg-type]
+
+
+def _first(data: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((data[name] for name in names if isinstance(data.get(name), int)), None)
