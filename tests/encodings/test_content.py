@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from phasor import RotarySpec
 from phasor.encodings import (
@@ -20,6 +22,7 @@ from phasor.encodings import (
     StickBreaking,
     Tempered,
     Tokens,
+    WindowedRotary,
     interleaved_nope,
 )
 from phasor.encodings.attention import KVCache, attention, kernels
@@ -36,9 +39,23 @@ MAKE = {
     "path": lambda: PaTH(HEADS, HEAD_DIM, DIM, kv_heads=2),
     "path fox": lambda: PaTHFoX(HEADS, HEAD_DIM, DIM, kv_heads=2),
     "stick-breaking": StickBreaking,
+    "windowed": lambda: WindowedRotary(RotarySpec(head_dim=HEAD_DIM), window=20),
     "tempered": lambda: Tempered(HEADS, scheme=LogFloor(beta=0.5, length=3)),
 }
 GATED = ["fox", "path", "path fox"]
+
+
+class Shapes(TorchDispatchMode):
+    """The shapes of all that is formed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.seen |= {tuple(x.shape) for x in tree_leaves(out) if isinstance(x, torch.Tensor)}
+        return out
 
 
 def tokens(length, batch=2, dtype=torch.float64):
@@ -67,9 +84,10 @@ def test_rows_at_a_time_give_the_same_output_and_gradients(name, monkeypatch):
     (whole, gradients), _ = run(), monkeypatch.setattr(kernels, "AT_ONCE", 2 * HEADS * 70 * 16)
     parts, of_parts = run()
     torch.testing.assert_close(parts, whole)
-    with torch.no_grad():
+    with torch.no_grad(), Shapes() as shapes:
         forward = attention(*inputs[:3], encoding, q_positions=torch.arange(70), hidden=inputs[3])
     torch.testing.assert_close(forward, parts)
+    assert shapes.seen and not [shape for shape in shapes.seen if shape[-2:] == (70, 70)]
     for ours, expected in zip(of_parts, gradients, strict=True):
         torch.testing.assert_close(ours, expected)
         assert expected.abs().sum() > 0
