@@ -14,7 +14,8 @@ from ..base import Encoding, ScoreMod, Tokens, for_heads, wide
 from ..grouped import Grouped, Part
 from .mask import Mask
 
-AT_ONCE = 2**22  # logits, which take 16 MiB in float32
+AT_ONCE = 2**22  # logits, 16 MiB in float32: on a CPU faster than more; a GPU wants more work for each launch
+FEWEST = 64  # queries at a time
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -36,12 +37,12 @@ def _reference(
 def _by_rows(
     attend: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None, whole_rows: bool
 ) -> Tensor:
-    """Attention for so many queries at a time that their logits take `AT_ONCE` numbers, and the keys that they may see.
+    """Attention for some queries at a time and the keys that they may see: `AT_ONCE` logits, or those of `FEWEST`.
 
     Where there are more, each part is formed again in the backward pass, so that no more are kept for it either.
     """
     length, keys = q.shape[-2], k.shape[-2]
-    rows = max(1, AT_ONCE // max(1, q.shape[0] * q.shape[1] * keys))
+    rows = max(FEWEST, AT_ONCE * (1 if q.is_cpu else 16) // max(1, q.shape[0] * q.shape[1] * keys))
     if length <= rows:
         return attend(q, k, v, mask, gates)
     until_query, parts = mask.rises() and not whole_rows, []
