@@ -2,7 +2,7 @@
 
     python benchmarks/races.py hooked|sharded|moves|decode|encodings [--rounds 31]
 
-hooked: docs/doors.md. sharded: docs/parallel.md. moves, decode: docs/caches.md. encodings: docs/theory.md.
+hooked: docs/doors.md. sharded: docs/parallel.md. moves, decode: docs/caches.md. encodings: results/encodings_cpu.txt.
 """
 
 import argparse
