@@ -94,19 +94,24 @@ def test_rows_at_a_time_give_the_same_output_and_gradients(name, monkeypatch):
         assert expected.abs().sum() > 0
 
 
-@pytest.mark.parametrize("chunks", [[1] * 9, [4, 3, 2]])
-def test_gates_are_kept_beside_the_keys(chunks):
-    encoding, (q, k, v, hidden) = make("path fox"), tokens(9)
-    at, cache, parts = torch.arange(9), KVCache(), []
-    whole = attention(q, k, v, encoding, q_positions=at, hidden=hidden)
-    for rows in torch.arange(9).split(chunks):
-        step = slice(int(rows[0]), int(rows[-1]) + 1)
-        new = (x[:, :, step] for x in (q, k, v))
-        parts.append(attention(*new, encoding, q_positions=at[step], hidden=hidden[:, step], cache=cache))
-    torch.testing.assert_close(torch.cat(parts, -2), whole)
-    with pytest.raises(ValueError, match=r"hidden must be \[B, K, dim\] .* got None"):
-        attention(q[:, :, :1], k[:, :, :1], v[:, :, :1], encoding, q_positions=at[:1] + 9, cache=cache)
-    assert len(cache) == 9
+@pytest.mark.parametrize("name", [name for name in MAKE if name != "dape v2"])
+def test_a_padded_row_decodes_as_if_it_were_alone(name):
+    encoding, (q, k, v, hidden) = make(name), tokens(9)
+    at = torch.stack((torch.arange(9), torch.tensor([0, 0, 0, 1, 2, 3, 4, 5, 6])))
+    padding, cache, parts = torch.tensor([[False] * 9, [True] * 2 + [False] * 7]), KVCache(), []
+    for rows in (slice(0, 5), slice(5, 6), slice(6, 7), slice(7, 9)):
+        new = {"q_positions": at[:, rows], "hidden": hidden[:, rows], "cache": cache}
+        if rows.start == 0:
+            new["key_padding_mask"] = padding[:, rows]
+        parts.append(attention(*(x[:, :, rows] for x in (q, k, v)), encoding, **new))
+    for row, begin in ((0, 0), (1, 2)):
+        one = [x[row : row + 1, :, begin:] for x in (q, k, v)]
+        alone = attention(*one, encoding, q_positions=at[row, begin:], hidden=hidden[row : row + 1, begin:])
+        torch.testing.assert_close(torch.cat(parts, -2)[row : row + 1, :, begin:], alone)
+    if encoding.gated:
+        with pytest.raises(ValueError, match=r"hidden must be \[B, K, dim\] .* got None"):
+            attention(*(x[:, :, :1] for x in (q, k, v)), encoding, q_positions=at[:, :1] + 9, cache=cache)
+        assert len(cache) == 9
 
 
 @pytest.mark.parametrize("name", ["path", "path fox"])
