@@ -1,8 +1,8 @@
 """Single races, each the number of one page: medians of interleaved rounds on one thread, printed as ratios.
 
-    python benchmarks/races.py hooked|sharded|moves|decode [--rounds 31]
+    python benchmarks/races.py hooked|sharded|moves|decode|encodings [--rounds 31]
 
-hooked: docs/doors.md. sharded: docs/parallel.md. moves, decode: docs/caches.md.
+hooked: docs/doors.md. sharded: docs/parallel.md. moves, decode: docs/caches.md. encodings: results/encodings_cpu.txt.
 """
 
 import argparse
@@ -21,9 +21,9 @@ import phasor
 DTYPES = (torch.float32, torch.bfloat16)
 
 
-def show(what: str, calls: dict[str, Any], unit: str, rounds: int) -> None:
+def show(what: str, calls: dict[str, Any], unit: str, rounds: int, warm_up: int = 5) -> None:
     """Each call in units of one of them."""
-    times = race(calls, rounds=rounds)
+    times = race(calls, rounds=rounds, warm_up=warm_up)
     ratios = ", ".join(f"{name} {ratio(times, name, unit):.3f}" for name in calls if name != unit)
     print(f"{what}, in units of {unit}: {ratios}", flush=True)
 
@@ -127,7 +127,25 @@ def decode(rounds: int) -> None:
         show(f"a token behind {tokens}", calls, "DynamicCache", 5 * rounds)
 
 
-RACES = {one.__name__: one for one in (hooked, sharded, moves, decode)}
+@torch.no_grad()
+def encodings(rounds: int) -> None:
+    """Attention of 8 heads of 64 over 4,096 tokens with each encoding of the lab, beside SDPA without any (float32)."""
+    from phasor_lab.lab import ENCODINGS, ModelConfig
+
+    config, at = ModelConfig(layers=4, dim=512, heads=8, length=4096), torch.arange(4096)
+    q, k, v = (torch.randn(1, 8, 4096, 64) for _ in range(3))
+    hidden = torch.randn(1, 4096, 512)
+    calls: dict[str, Any] = {"SDPA": partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, is_causal=True)}
+    for name, make in ENCODINGS.items():
+        made = make(config)
+        encoding = made if isinstance(made, phasor.encodings.Encoding) else made[0]
+        scale = 0.125 if name == "t5" else None
+        calls[name] = partial(phasor.attention, q, k, v, encoding, q_positions=at, hidden=hidden, scale=scale)
+    for name, call in calls.items():  # in pairs, as some take many times as long as others
+        show(name, {"SDPA": calls["SDPA"], name: call}, "SDPA", rounds, warm_up=1)
+
+
+RACES = {one.__name__: one for one in (hooked, sharded, moves, decode, encodings)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,3 +1,4 @@
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -19,7 +20,6 @@ class StickBreaking(Encoding):
 
     Source: Tan et al. 2024, arXiv:2410.17980, section 3, equations 1 to 3; shawntan/stickbreaking-attention.
 
-    >>> import torch
     >>> at = torch.arange(3)[None]
     >>> tokens = Tokens(at, at, visible=torch.ones(1, 1, 3, 3).tril().bool())
     >>> StickBreaking().weights(torch.zeros(1, 1, 3, 3), tokens)[0, 0].tolist()  # half, then half of the rest
@@ -39,8 +39,8 @@ class StickBreaking(Encoding):
         own = tokens.q_positions[:, None, :, None] == tokens.k_positions[:, None, None, :]
         seen = tokens.visible if self.attend_current else tokens.visible & ~own
         passed = F.logsigmoid(-logits) * seen  # log of what each key leaves
-        left = passed.flip(-1).cumsum(-1).flip(-1)
-        weights = (F.logsigmoid(logits) + left - passed).exp() * seen
+        left = passed.flip(-1).cumsum(-1).flip(-1)  # behind each key
+        weights = (logits + left).masked_fill(~seen, -torch.inf).exp()  # log sigmoid(z) = z + log(1 - sigmoid(z))
         if not self.remainder:
             return weights
         return weights + (own & tokens.visible) * left[..., :1].exp()

@@ -14,40 +14,46 @@ from ..base import Encoding, ScoreMod, Tokens, for_heads, wide
 from ..grouped import Grouped, Part
 from .mask import Mask
 
-AT_ONCE = 2**24  # logits, which take 64 MiB in float32
+AT_ONCE = 2**22  # logits, 16 MiB in float32: on a CPU faster than more; a GPU wants more work for each launch
+FEWEST = 64  # queries at a time
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _reference(
     q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, mask: Mask, gates: Tensor | None, scale: float
 ) -> Tensor:
-    dtype = wide(q.dtype)
-    wide_k, wide_v = (for_heads(x.to(dtype), q.shape[1]) for x in (k, v))
-
-    def attend(q: Tensor, mask: Mask) -> Tensor:
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None) -> Tensor:
         tokens = _tokens(mask, gates)
-        logits = _scores(q, wide_k, encoding, mask) * scale
-        bias = _bias(q, wide_k, encoding, tokens, mask.added, scale)
+        logits = _scores(q, k, encoding, mask) * scale
+        bias = _bias(q, k, encoding, tokens, mask.added, scale)
         weights = encoding.weights(logits if bias is None else logits + bias, tokens)
         extra = encoding.values(weights, mask.q_positions, mask.k_positions)
-        out = weights @ wide_v
-        return out if extra is None else out + extra
+        return weights @ v if extra is None else weights @ v + extra
 
-    return _by_rows(attend, q.to(dtype), k.shape[-2], mask).to(q.dtype)
+    wide_q, wide_k, wide_v = (for_heads(x.to(wide(x.dtype)), q.shape[1]) for x in (q, k, v))
+    return _by_rows(attend, wide_q, wide_k, wide_v, mask, gates, encoding.whole_only).to(q.dtype)
 
 
-def _by_rows(attend: Callable[[Tensor, Mask], Tensor], q: Tensor, keys: int, mask: Mask) -> Tensor:
-    """Attention for so many queries at a time that their logits take `AT_ONCE` numbers.
+def _by_rows(
+    attend: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None, whole_rows: bool
+) -> Tensor:
+    """Attention for some queries at a time and the keys that they may see: `AT_ONCE` logits, or those of `FEWEST`.
 
     Where there are more, each part is formed again in the backward pass, so that no more are kept for it either.
     """
-    length, rows = q.shape[-2], max(1, AT_ONCE // max(1, q.shape[0] * q.shape[1] * keys))
+    length, keys = q.shape[-2], k.shape[-2]
+    rows = max(FEWEST, AT_ONCE * (1 if q.is_cpu else 16) // max(1, q.shape[0] * q.shape[1] * keys))
     if length <= rows:
-        return attend(q, mask)
-    parts = [(q[:, :, i : i + rows], mask.rows(i, i + rows)) for i in range(0, length, rows)]
-    if not torch.is_grad_enabled():
-        return torch.cat([attend(*part) for part in parts], dim=-2)
-    return torch.cat([checkpoint(attend, *part, use_reentrant=False) for part in parts], dim=-2)
+        return attend(q, k, v, mask, gates)
+    until_query, parts = mask.rises() and not whole_rows, []
+    for start in range(0, length, rows):
+        stop = min(start + rows, length)
+        seen = mask.seen_by(start, stop) if until_query else slice(0, keys)
+        of_keys = (k[:, :, seen], v[:, :, seen], mask.part(slice(start, stop), seen))
+        part = (q[:, :, start:stop], *of_keys, None if gates is None else gates[:, :, seen])
+        again = torch.is_grad_enabled()
+        parts.append(checkpoint(attend, *part, use_reentrant=False) if again else attend(*part))
+    return torch.cat(parts, dim=-2)
 
 
 def _tokens(mask: Mask, gates: Tensor | None) -> Tokens:
@@ -70,7 +76,7 @@ def _sdpa(
 ) -> Tensor:
     grouped = q.shape[1] != k.shape[1]
 
-    def attend(q: Tensor, mask: Mask) -> Tensor:
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None) -> Tensor:
         tokens = _tokens(mask, gates)
         bias, visible = _bias(q, k, encoding, tokens, mask.added, scale), tokens.visible
         if visible is None:
@@ -83,13 +89,13 @@ def _sdpa(
         return out.masked_fill(blind, 0.0)
 
     if q.shape[-2] == 1:
-        return attend(q, mask)
-    first = mask.rows(0, 1)
-    if _bias(q[:, :, :1], k, encoding, _tokens(first, gates), first.added, scale) is not None:
-        return _by_rows(attend, q, k.shape[-2], mask)
+        return attend(q, k, v, mask, gates)
+    first = mask.part(slice(0, 1), slice(None))
+    if mask.window or _bias(q[:, :, :1], k, encoding, _tokens(first, gates), first.added, scale) is not None:
+        return _by_rows(attend, q, k, v, mask, gates, encoding.whole_only)
     if mask.is_lower_triangle():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
-    return attend(q, mask)
+    return attend(q, k, v, mask, gates)
 
 
 def _bias(

@@ -81,20 +81,29 @@ class Mask:
                 "documents, key_padding_mask for padding, or causal=False"
             )
 
-    def rows(self, start: int, stop: int) -> "Mask":
-        """The same mask for some of the queries."""
-        fields = {name: getattr(self, name) for name in ("q_positions", "q_documents")}
-        cut = {name: x[:, start:stop] for name, x in fields.items() if x is not None}
-        attn_mask = None if self.attn_mask is None else self.attn_mask[:, :, start:stop]
-        return replace(self, **cut, attn_mask=attn_mask)
+    def part(self, queries: slice, keys: slice) -> "Mask":
+        """The same mask for some of the queries and some of the keys."""
+        cuts = dict.fromkeys(("q_positions", "q_documents"), queries)
+        cuts |= dict.fromkeys(("k_positions", "k_documents", "key_padding"), keys)
+        some = {name: getattr(self, name)[:, cut] for name, cut in cuts.items() if getattr(self, name) is not None}
+        attn_mask = None if self.attn_mask is None else self.attn_mask[:, :, queries, keys]
+        return replace(self, **some, attn_mask=attn_mask)
 
-    def is_lower_triangle(self) -> bool:
-        """True if `dense` is SDPA's ``is_causal``, which is faster. Reads values, so it runs on a CPU only."""
+    def rises(self) -> bool:
+        """True if each query sees the keys up to its own, all or the last ones. Reads values, so on a CPU only."""
         if torch.compiler.is_compiling() or not self.causal or self.q_positions.device.type != "cpu":
             return False
-        plain = all(x is None for x in (self.key_padding, self.q_documents, self.attn_mask, self.window))
+        plain = self.key_padding is None and self.q_documents is None and self.attn_mask is None
         rising = bool((self.q_positions.diff() > 0).all())
         return plain and rising and torch.equal(self.q_positions, self.k_positions)
+
+    def seen_by(self, start: int, stop: int) -> slice:
+        """The keys that some of the queries may see, where it `rises`."""
+        return slice(0 if self.window is None else max(0, start + 1 - self.window), stop)
+
+    def is_lower_triangle(self) -> bool:
+        """True if `dense` is SDPA's ``is_causal``, which is faster."""
+        return self.window is None and self.rises()
 
     def mask_mod(self, batch: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         """`dense` as FlexAttention asks for it."""

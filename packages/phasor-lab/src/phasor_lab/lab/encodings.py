@@ -1,7 +1,7 @@
 """The encodings that the lab trains, by name; another package adds its own with one call."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from phasor import Rotary, RotarySpec
 from phasor.encodings import (
@@ -40,18 +40,15 @@ from phasor.encodings import (
 from phasor.support.registry import register
 from phasor.temperature import LogFloor
 
-if TYPE_CHECKING:
-    from .model import ModelConfig
-
 NEAR = 16  # farther distances share a vector (Shaw et al. 2018, section 4.2)
-Make = Callable[["ModelConfig"], Encoding | Sequence[Encoding]]
+Make = Callable[[Any], Encoding | Sequence[Encoding]]  # of a `ModelConfig`, which has a name of this table
 
 
-def _each_layer(make: Callable[["ModelConfig"], Encoding]) -> Make:
+def _each_layer(make: Callable[[Any], Encoding]) -> Make:
     return lambda c: [make(c) for _ in range(c.layers)]
 
 
-def _rotary(c: "ModelConfig") -> RotarySpec:
+def _rotary(c: Any) -> RotarySpec:
     return RotarySpec(head_dim=c.head_dim, base=c.base)
 
 
