@@ -120,7 +120,7 @@ def ends_of(
     tape: Tape, linear: Linearity, operations: Iterable[Operation], within: Collection[int]
 ) -> Iterator[tuple[int, Cut]]:
     """Ends of stretches from one value to another of its shape, the earliest target first, its nearest source first."""
-    for target in (i for o in operations for i in o.outputs if i in within):
+    for target in (i for o in operations for i in o.outputs if i is not None and i in within):
         for cut in walk(tape, linear, target).cuts:
             source, changes = cut.sources[0], any(o.name not in MOVES for o in cut.operations)
             alone = len(cut.sources) == 1 and source in within
