@@ -96,11 +96,12 @@ def test_every_form_becomes_one_operator_with_exact_tables(fused, tmp_path, form
         np.testing.assert_allclose(y, turned(name, given[x], at, sign), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("opset", [13, 18, 22])
 @pytest.mark.parametrize("form", FORMS)
-def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form):
+def test_below_opset_23_it_is_the_operator_of_onnxruntime(fused, form, opset):
     onnxruntime = pytest.importorskip("onnxruntime")
     name, made, sign = FORMS[form]
-    report, after = fused(of_opset(made(), 18))
+    report, after = fused(of_opset(made(), opset))
     assert report.fused == 2 and {n.domain for n in after.graph.node} == {"", "com.microsoft"}
     x = np.random.default_rng(0).standard_normal((2, HEADS, 2, HEAD)).astype(np.float32)
     at = np.array([[ROWS - 1, 3], [0, 300]])
