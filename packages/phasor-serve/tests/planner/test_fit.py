@@ -122,6 +122,8 @@ def test_a_cache_of_fewer_bits_and_more_devices_hold_more() -> None:
         for change in ({}, {"dtype": "fp8"}, {"tensor_parallel": 2})
     )
     assert 1.9 * plain < small < 2.1 * plain and split > 2 * plain
+    half = fit(load_config(LLAMA), "vllm", 24 * GIB, Weights(4 * GIB, 6 * GIB, "read"), 8192, tensor_parallel=2).weights
+    assert (half.low, half.high) == (2 * GIB, 3 * GIB)
 
 
 def test_an_engine_that_leaves_too_little_does_not_silence_the_others(tmp_path: Path, phasor: Any) -> None:
@@ -280,6 +282,7 @@ QUANTIZED = [
     ("vllm", "fp8", "--kv-cache-dtype fp8"), ("sglang", "fp8", "--kv-cache-dtype fp8_e4m3"),
     ("llama.cpp", "q8_0", "-ctk q8_0 -ctv q8_0 -fa on"), ("mlx-lm", "q8", "mlx_lm.generate --model MODEL --kv-bits 8"),
     ("exllamav3", "q6", "-cq 6"), ("koboldcpp", "q4_0", "--flashattention --quantkv 2"),
+    ("koboldcpp", "q8_0", "--flashattention --quantkv 1"),
     ("ollama", "q8_0", "OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve & "),
 ]  # fmt: skip
 
