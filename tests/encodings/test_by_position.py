@@ -27,12 +27,14 @@ from phasor.encodings import (
     Placed,
     PoPE,
     PRoPE,
+    ReRoPE,
     RoPEMixed,
     Rotary,
     Sandwich,
     StringCayley,
     StringCirculant,
     T5Bias,
+    WindowedRotary,
     XPos,
     abacus_places,
     bipe_positions,
@@ -154,11 +156,16 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
         *((lambda e=e: heads(e, 2, 1), r"k must have the 2 heads that \w+ was made for, .* got 1; repeat_interleave")
           for e in (FoPE(2, 8, 64), StringCayley(2, 8, axes=1), StringCirculant(2, 8, axes=1), LieRE(8, num_heads=2))),
         (lambda: heads(PoPE(2, 4), 2), "q must have the head_dim 4 that PoPE was made for, got 8"),
-        (lambda: heads(RoPEMixed(2, 8), 2), r"coordinates must be \[2, S\] or \[2, B, S\] .*got \[2\]; .* Placed"),
-        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"must be \[S\] or \[B, S\] with S = 2 for LieRE, got \[1\]"),
+        *((lambda e=e: heads(e, 2), r"must go by one position for each token, and \w+ has 2 coordinates; Placed\(")
+          for e in (RoPEMixed(2, 8), Rotary(RotarySpec(head_dim=8, axes=Axial((2, 2)))))),
+        (lambda: RoPEMixed(2, 8)(Q, Q, T[:2]), r"coordinates must be \[2, S\] or \[2, B, S\] .*got \[2\]; .* Placed"),
+        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"must be \[S\] or \[B, S\] with S = 2 .* for LieRE, got \[1\]"),
+        (lambda: LieRE(8)(Q, Q, torch.ones(3, 2)), r"must be \[S\] or \[B, S\] .* B = 1 for LieRE, got \[3, 2\]"),
         (lambda: RoPEMixed(2, 8)(Q, Q, FAR.half()), "coordinates must be integers, float32 or float64 .* got torch.fl"),
         (lambda: heads(Placed(RoPEMixed(2, 8), FAR[:, :1]), 2), r"numbers of the 1 coordinates \(0 to 0\), got 0 to 1"),
         (lambda: Placed(ALiBi(2), FAR), "encoding must turn q and k or add to embeddings, got ALiBi"),
+        (lambda: Placed(ReRoPE(SPEC, window=4), FAR[:1]), "encoding must turn q and k .* got ReRoPE"),
+        (lambda: Placed(Rotary(SPEC), FAR), r"coordinates must be \[1, N\] for Rotary, one .* got \[2, 2\]"),
         (lambda: Placed(LieRE(8), FAR[0]), r"coordinates must be a tensor \[axes, N\], got torch.Size\(\[2\]\)"),
         (lambda: LieRE(8, block=3), r"block must divide head_dim=8 .*, got 3"),
         (lambda: StringCayley(2, 7), "head_dim must be even"),
@@ -168,7 +175,8 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
         (lambda: PRoPE(8, 0.1), "fraction must keep at least one of 4 pairs, got 0.1"),
         (lambda: Sandwich(2, dim=5), "dim must be even .*, got 5"),
         (lambda: Sandwich(2, first=2), r"first must be 1 \(the paper's formula\) or 0 \(its listing\), got 2"),
-        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[4:5], T, 1.0), "learned table of 5 positions .*got 5"),
+        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[4:5], T, 1.0), "learned table of 4 positions .*got 4"),
+        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[:1] - 1, T[:1], 1.0), "learned table of 4 positions .*got -1"),
         (lambda: CAPE(3), "dim must be even"),
         (lambda: CAPE(4, stretch=0.5), "stretch must be a finite number of at least 1, got 0.5"),
         (lambda: CAPE(16).embed(X, T.half()), "positions must be integers, float32 or float64, got torch.float16"),
@@ -190,3 +198,47 @@ def test_the_page_has_a_line_for_each():
     page = (ROOT / "docs/encodings.md").read_text(encoding="utf-8")
     names = {n for n in encodings.__all__ if isinstance(c := getattr(encodings, n), type) and issubclass(c, Encoding)}
     assert {name for name in names if f"`{name}`" not in page} == {"Encoding", "Grouped"}  # whose kinds have one
+
+
+def test_hope_keeps_the_pairs_of_its_rotary_dim():
+    ladder = Rotary(RotarySpec(head_dim=16, rotary_dim=8)).spec.inv_freq()
+    assert torch.equal(HoPE(16, 100, rotary_dim=8).spec.inv_freq() > 0, 100 * ladder >= 2 * math.pi)
+
+
+@pytest.mark.parametrize("inner", [Rotary(SPEC), XPos(SPEC), PoPE(2, 8), LieRE(8), WindowedRotary(SPEC, window=3)])
+def test_one_coordinate_is_a_position(inner):
+    """Also of rows of positions, and with a window."""
+    x, at = torch.randn(2, 2, 12, 8), torch.stack((T[:12], T[:12] + 3))
+    ours = attention(x, x, x, Placed(inner, torch.arange(15)[None]), q_positions=at)
+    torch.testing.assert_close(ours, attention(x, x, x, inner, q_positions=at))
+
+
+def test_kerple_power_has_a_second_derivative_at_distance_zero():
+    encoding = KerplePower(2)
+    first = torch.autograd.grad(encoding.bias(Q, Q, T, T, 1.0).sum(), encoding.r2, create_graph=True)[0]
+    assert torch.autograd.grad(first.sum(), encoding.r2)[0].isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads_of_q", [1, 4])
+@pytest.mark.parametrize(
+    "encoding", [ALiBi(2), KerpleLog(2), FIRE(2), TISA(2), Sandwich(2), TUPE(2, 8, 12), BiPE(4, 8, ALiBi(2))]
+)
+def test_flex_takes_no_bias_of_other_heads(encoding, heads_of_q):
+    x = torch.randn(1, heads_of_q, 12, 8)
+    with pytest.raises(ValueError, match="q must have the 2 heads that"):
+        attention(x, x, x, encoding, q_positions=T[:12], kernel="flex")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("encoding", [Sandwich(2), FoPE(2, 8, 64), TUPE(2, 8, 12), LieRE(8), FIRE(2)])
+def test_autocast_rounds_no_encoding(encoding):
+    x = torch.randn(1, 2, 12, 8)
+    exact = attention(x, x, x, encoding, q_positions=T[:12], kernel="reference")
+    with torch.autocast("cpu"):
+        assert torch.equal(attention(x, x, x, encoding, q_positions=T[:12], kernel="reference"), exact)
+
+
+def test_circulant_turns_no_tokens():
+    none = torch.zeros(1, 2, 0, 8)
+    assert StringCirculant(2, 8, axes=1)(none, none, T[:0])[0].shape == none.shape

@@ -10,6 +10,8 @@ from torch.utils._pytree import tree_leaves
 from phasor import RotarySpec
 from phasor.encodings import (
     DAPE,
+    FIRE,
+    TUPE,
     ALiBi,
     CoPE,
     DAPEv2,
@@ -247,3 +249,51 @@ def test_mistakes_are_named(call, message):
 def run(encoding, **more):
     *qkv, hidden = tokens(5, dtype=torch.float32)
     attention(*qkv, encoding, q_positions=torch.arange(5), hidden=hidden, **more)
+
+
+@pytest.mark.parametrize("name", ["path", "path fox"])
+@pytest.mark.parametrize("at", [torch.arange(9), torch.arange(9).remainder(5), 3 * torch.arange(9)])
+def test_gates_go_by_documents_whatever_their_positions(name, at):
+    encoding, (q, k, v, hidden) = make(name), tokens(9)
+    documents, cache = (torch.arange(9) >= 5).long(), KVCache()
+    packed = attention(q, k, v, encoding, q_positions=at, hidden=hidden, document_ids=documents)
+    parts = [slice(0, 5), slice(5, 9)]
+    alone = [
+        attention(q[:, :, p], k[:, :, p], v[:, :, p], encoding, q_positions=torch.arange(9)[p], hidden=hidden[:, p])
+        for p in parts
+    ]
+    torch.testing.assert_close(packed, torch.cat(alone, 2))
+    chunks = [slice(0, 4), slice(4, 6), slice(6, 7), slice(7, 9)]
+    decoded = [
+        attention(
+            q[:, :, p], k[:, :, p], v[:, :, p], encoding, q_positions=at[p], hidden=hidden[:, p],
+            document_ids=documents[p], cache=cache,
+        )
+        for p in chunks
+    ]  # fmt: skip
+    torch.testing.assert_close(torch.cat(decoded, 2), packed)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_no_token_gives_no_row(name):
+    q, k, v, hidden = tokens(0)
+    encoding = make(name)
+    hidden = hidden if encoding.gated else None
+    assert attention(q, k, v, encoding, q_positions=torch.arange(0), hidden=hidden).shape == q.shape
+
+
+def test_what_dape_corrects_still_says_how_it_is_called():
+    q, k, v, _ = tokens(5, dtype=torch.float32)
+    with pytest.raises(ValueError, match="causal must be True for DAPE"):
+        attention(q, k, v, DAPE(FIRE(HEADS), HEADS), q_positions=torch.arange(5), causal=False)
+    assert DAPE(TUPE(HEADS, HEAD_DIM, 8), HEADS).default_scale(HEAD_DIM) == (2 * HEAD_DIM) ** -0.5
+    for inner in (FoX(HEADS, DIM), StickBreaking(), nn.Linear(2, 2)):
+        with pytest.raises(ValueError, match=r"inner must be an encoding that adds to the logits and nothing else"):
+            DAPE(inner, HEADS)
+
+
+@torch.no_grad()
+def test_flex_takes_no_gates_of_other_heads():
+    q, k, v, hidden = tokens(5, dtype=torch.float32)
+    with pytest.raises(ValueError, match=f"q must have the {HEADS + 1} heads that FoX"):
+        attention(q, k, v, FoX(HEADS + 1, DIM), q_positions=torch.arange(5), hidden=hidden, kernel="flex")

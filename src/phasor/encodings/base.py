@@ -16,6 +16,7 @@ a key's.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,7 @@ class Encoding(nn.Module):
     causal_only = False  # True if it places no keys behind the query
     in_order = False  # True if sums run along the keys: they must lie in memory in the order of their positions
     whole_only = False  # True if a key behind the query changes its row: no cache, padding or packing leaves it alone
+    axes = 1  # how many coordinates of a token it goes by
     window: int | None = None  # how far back a query sees, its own key among them; None for everything
     reach = 0  # how many tokens before its own a gate depends on
 
@@ -78,7 +80,8 @@ class Encoding(nn.Module):
     def gates(self, hidden: Tensor, positions: Tensor) -> Tensor | None:
         """What the hidden states ``[B, S, dim]`` decide token by token, ``[B, heads, S, n]``; None if nothing.
 
-        A `KVCache` keeps it beside the keys. ``positions`` ``[B or 1, S]`` tell where `reach` crosses a document.
+        A `KVCache` keeps it beside the keys. ``positions`` ``[B or 1, S]`` tell where `reach` crosses a document: to
+        those with a `reach`, attention gives numbers that rise by one inside a document and by more between two.
         """
         return None
 
@@ -134,6 +137,20 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     (torch.float32, torch.float64)
     """
     return torch.promote_types(dtype, torch.float32)
+
+
+def exactly(x: Tensor) -> AbstractContextManager[object]:
+    """Where autocast rounds nothing: sums of waves or of gates would have three digits.
+
+    >>> one = torch.ones(1, 1)
+    >>> with torch.autocast("cpu"), exactly(one):
+    ...     (one @ one).dtype
+    torch.float32
+    """
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return nullcontext()
+    return torch.autocast(kind, enabled=False)
 
 
 def for_heads(x: Tensor, heads: int) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ..rotary.rotation import Rotation
 from .base import Encoding, wide
+from .grouped import Grouped
 from .own_heads import check_own_heads
 
 
@@ -15,7 +16,6 @@ class ByCoordinates(Encoding):
     (a [CLS] token). `phasor.attention` has one integer for each token: with `Placed` it is the number of a coordinate.
     """
 
-    axes: int
     num_heads: int | None  # None where all heads have one rotation
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
@@ -41,11 +41,13 @@ class ByCoordinates(Encoding):
             )
         ranks = (1, 2) if self.axes == 1 else (2, 3)
         of_tokens = coordinates.ndim in ranks and coordinates.shape[-1] == x.shape[-2]
-        if not of_tokens or (self.axes > 1 and coordinates.shape[0] != self.axes):
+        of_rows = coordinates.ndim < ranks[1] or coordinates.shape[-2] in (1, x.shape[0])
+        if not of_tokens or not of_rows or (self.axes > 1 and coordinates.shape[0] != self.axes):
             a = f"{self.axes}, " if self.axes > 1 else ""
             raise ValueError(
-                f"coordinates must be [{a}S] or [{a}B, S] with S = {x.shape[-2]} for {type(self).__name__}, "
-                f"got {list(coordinates.shape)}; in attention, where tokens are numbered, give Placed the table of them"
+                f"coordinates must be [{a}S] or [{a}B, S] with S = {x.shape[-2]} and B = {x.shape[0]} for "
+                f"{type(self).__name__}, got {list(coordinates.shape)}; "
+                "in attention, where tokens are numbered, give Placed the table of them"
             )
         return coordinates.unsqueeze(0) if self.axes == 1 else coordinates
 
@@ -79,10 +81,17 @@ class Placed(Encoding):
                 f"coordinates must be a tensor [axes, N], got {getattr(coordinates, 'shape', coordinates)}"
             )
         others = ("bias", "content_bias", "values", "weights", "gates")
-        if any(getattr(type(encoding), name) is not getattr(Encoding, name) for name in others):
+        if isinstance(encoding, Grouped) or any(
+            getattr(type(encoding), name) is not getattr(Encoding, name) for name in others
+        ):
             name = type(encoding).__name__
             raise ValueError(f"encoding must turn q and k or add to embeddings, got {name}, which acts on logits")
-        self.encoding, self.causal_only = encoding, encoding.causal_only
+        if len(coordinates) != encoding.axes:
+            raise ValueError(
+                f"coordinates must be [{encoding.axes}, N] for {type(encoding).__name__}, one row for each axis, "
+                f"got {list(coordinates.shape)}"
+            )
+        self.encoding, self.causal_only, self.window = encoding, encoding.causal_only, encoding.window
         self.coordinates = coordinates  # not a buffer: no cast of the module may round it
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -104,4 +113,5 @@ class Placed(Encoding):
                     f"positions must be numbers of the {number} coordinates (0 to {number - 1}), got {low} to {high}; "
                     "give Placed the coordinates of all tokens"
                 )
-        return self.coordinates.to(positions.device)[:, positions]
+        at = self.coordinates.to(positions.device)[:, positions]
+        return at.squeeze(0) if len(self.coordinates) == 1 else at

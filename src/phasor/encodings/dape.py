@@ -28,7 +28,13 @@ class DAPE(Encoding):
         super().__init__()
         whole("num_heads", num_heads)
         whole("width", width)
-        self.inner, self.num_heads = inner, num_heads
+        others = ("gates", "values", "weights")
+        if not isinstance(inner, Encoding) or any(getattr(type(inner), x) is not getattr(Encoding, x) for x in others):
+            name = type(inner).__name__
+            raise ValueError(f"inner must be an encoding that adds to the logits and nothing else, got {name}")
+        self.inner, self.num_heads, self.window = inner, num_heads, inner.window
+        for rule in ("causal_only", "in_order", "whole_only"):  # a correction does not lift what its bias asks for
+            setattr(self, rule, getattr(type(self), rule) or getattr(inner, rule))
         self.first: nn.Module = nn.Linear(2 * num_heads, width)
         self.second: nn.Module = nn.Linear(width, num_heads)
 
@@ -36,6 +42,16 @@ class DAPE(Encoding):
         """As their layers start."""
         for module in (self.first, self.second, self.inner):
             getattr(module, "reset_parameters", tuple)()
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return self.inner.embed(x, positions)
+
+    def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inner.rotate(q, k, q_positions, k_positions)
+
+    def default_scale(self, head_dim: int) -> float:
+        """That of ``inner``."""
+        return self.inner.default_scale(head_dim)
 
     def content_bias(self, q: Tensor, k: Tensor, tokens: Tokens, scale: float) -> Tensor:
         check_heads(self, self.num_heads, q)
@@ -85,6 +101,8 @@ class DAPEv2(DAPE):
     @staticmethod
     def _along_keys(layer: nn.Module, x: Tensor) -> Tensor:
         weight, bias = _weights(layer, x)
+        if not x.numel():
+            return x.new_zeros(len(x), len(weight), *x.shape[2:])
         return F.conv2d(x, weight, bias, padding=(0, weight.shape[-1] // 2))
 
 

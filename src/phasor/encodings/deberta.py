@@ -18,7 +18,8 @@ class DeBERTa(Encoding):
     Kr and Qr are ``key`` and ``query`` of the rows of ``table`` ``[2 span, dim]``. In the models one table serves all
     layers, and v2 and v3 take the projections of the tokens (``share_att_key``): assign theirs to ``key`` and
     ``query``, and to ``table`` theirs behind its LayerNorm. With ``max_position`` the distance goes through v2's
-    logarithmic buckets first (span 256, max_position 512 in the released models).
+    logarithmic buckets first (span 256, max_position 512 in the released models), cut off at ``max_position - 1`` as in
+    the authors' code; transformers does not cut, so that keys farther ahead have row 0 there and row 1 here.
 
     The paper indexes Qr with ``delta(j, i)``; its authors' code and transformers, and so all trained models, with
     ``delta(i, j)`` as above. ``paper=True`` is the paper's. It is made for ``causal=False``; each row needs only its

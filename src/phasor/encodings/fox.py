@@ -63,6 +63,8 @@ def forgotten(tokens: Tokens, column: int, q: Tensor) -> Tensor:
     """What log gates in a column sum up to between a query and each key, ``[B, H, Q, K]``; right for visible keys."""
     assert tokens.gates is not None and tokens.visible is not None
     sums = for_heads(tokens.gates[..., column], q.shape[1]).double().cumsum(-1)
+    if not sums.shape[-1]:
+        return q.new_zeros(*q.shape[:-1], 0, dtype=wide(q.dtype))
     own = tokens.visible.long().cumsum(-1).argmax(-1)  # the last key that a query sees is its own
     at_query = sums.gather(-1, own.expand(*sums.shape[:-1], -1))
     return (at_query.unsqueeze(-1) - sums.unsqueeze(-2)).to(wide(q.dtype))

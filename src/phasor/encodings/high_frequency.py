@@ -40,8 +40,9 @@ class HoPE(Rotary):
     """
 
     def __init__(self, head_dim: int, trained: int, *, base: float = 10_000.0, **layout: Any) -> None:
-        kept = len(fast_frequencies(head_dim, trained, base))
-        scaling = Proportional((kept + 0.5) / (head_dim // 2)) if kept < head_dim // 2 else None
+        pairs = RotarySpec(head_dim=head_dim, base=base, **layout).pairs
+        kept = len(fast_frequencies(2 * pairs, trained, base))
+        scaling = Proportional((kept + 0.5) / pairs) if kept < pairs else None
         super().__init__(RotarySpec(head_dim=head_dim, base=base, scaling=scaling, **layout))
 
 

@@ -64,7 +64,12 @@ class KerplePower(KerpleLog):
 
     def term(self, dtype: torch.dtype) -> Term:
         r1, r2 = _inside(self.r1, dtype), _inside(self.r2, dtype, most=2.0)
-        return lambda h, m, n: -r1[h] * (m - n).abs().to(dtype) ** r2[h]
+
+        def power(h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+            distance = (m - n).abs()  # none has the power 0, whose second derivative would be NaN
+            return -r1[h] * distance.clamp(min=1).to(dtype) ** r2[h] * (distance > 0)
+
+        return power
 
 
 def _inside(r: Tensor, dtype: torch.dtype, most: float | None = None) -> Tensor:

@@ -30,12 +30,17 @@ class Learned(Encoding):
         nn.init.normal_(self.table.weight, std=0.02)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        size = self.table.num_embeddings
-        if not torch.compiler.is_compiling() and positions.numel():
-            low, high = (int(bound) for bound in torch.aminmax(positions))
-            if low < 0 or high >= size:
-                raise ValueError(
-                    f"positions must lie in the learned table of {size} positions (0 to {size - 1}), got {low} to "
-                    f"{high}; a learned encoding does not reach further: cut the input or train a larger table"
-                )
+        check_inside(positions, self.table.num_embeddings)
         return (x + self.table(positions)).to(x.dtype)
+
+
+def check_inside(positions: Tensor, size: int) -> None:
+    """Raise ``ValueError`` unless a table of ``size`` positions has them all."""
+    if torch.compiler.is_compiling() or not positions.numel():
+        return
+    low, high = (int(bound) for bound in torch.aminmax(positions))
+    if low < 0 or high >= size:
+        raise ValueError(
+            f"positions must lie in the learned table of {size} positions (0 to {size - 1}), got {low} to "
+            f"{high}; a learned encoding does not reach further: cut the input or train a larger table"
+        )

@@ -37,7 +37,7 @@ class Rotary(Encoding):
             raise ValueError(f"{' and '.join(of_spec)} must be in the spec: Rotary(RotarySpec({fields}))")
         if not isinstance(spec, RotarySpec):
             raise ValueError(f"spec must be a RotarySpec, got {type(spec).__name__}; RotarySpec(head_dim=...) is one")
-        self.spec, self.seq_len, self.kernel = spec, seq_len, kernel
+        self.spec, self.seq_len, self.kernel, self.axes = spec, seq_len, kernel, spec.axes.count
 
     def forward(
         self,

@@ -94,6 +94,8 @@ class StringCirculant(ByCoordinates):
         dtype, width = wide(x.dtype), self.coefficients.shape[-1]
         turns = -2 * torch.fft.rfft(self.coefficients.double()).imag  # of C - C^T, whose eigenvalues are imaginary
         angles = torch.einsum("a...s,haf->...hsf", coordinates.double(), turns)
+        if not x.numel():
+            return x
         unit = torch.complex(angles.cos().to(dtype), angles.sin().to(dtype))
         return torch.fft.irfft(torch.fft.rfft(x.to(dtype)) * unit, n=width).to(x.dtype)
 

@@ -5,7 +5,7 @@ from torch.nn.functional import layer_norm, linear
 from ..support.checks import flag, whole
 from .additive import Tabled
 from .base import distances
-from .learned import Learned
+from .learned import Learned, check_inside
 from .t5 import t5_bucket
 
 BUCKETS = 32  # of T5, for distances up to 128
@@ -66,6 +66,8 @@ class TUPE(Tabled):
         return (2 * head_dim) ** -0.5
 
     def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+        for at in (q_positions, k_positions):  # before -1 becomes the row of a scalar
+            check_inside(at, self.vectors.table.num_embeddings - 1)
         bias = self._product(q_positions + 1, k_positions + 1, dtype)
         queries, keys = (q_positions == 0).unsqueeze(-1), (k_positions == 0).unsqueeze(-2)  # that are [CLS]
         if self.cls:

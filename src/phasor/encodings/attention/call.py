@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..base import Encoding
+from ..base import Encoding, exactly
 from ..grouped import Grouped
 from ..none import NoPE
 from .cache import KVCache
@@ -88,7 +88,8 @@ def attention(
     check_hidden(encoding, hidden, k)
     attn_mask = check_mask(attn_mask, q, k.shape[-2] + (0 if cache is None else len(cache)))
 
-    q, k = encoding.rotate(q, k, q_positions, k_positions)
+    with exactly(q):
+        q, k = encoding.rotate(q, k, q_positions, k_positions)
     tokens = [None if ids is None else _rows(ids) for ids in (q_documents, k_documents)]
     mask = Mask(
         causal, _rows(q_positions), _rows(k_positions), key_padding_mask, tokens[0], tokens[1], attn_mask,

@@ -60,6 +60,11 @@ def check_tokens(name: str, tokens: Tensor | None, x: Tensor) -> None:
 def check_call(encoding: Encoding, causal: bool, alone: bool) -> None:
     """What an encoding asks of every call; ``alone`` where a row has no cache, padding, documents or mask."""
     name = type(encoding).__name__
+    if encoding.axes > 1 and type(encoding).rotate is not Encoding.rotate:  # rows of positions would pass for its axes
+        raise ValueError(
+            f"encoding must go by one position for each token, and {name} has {encoding.axes} coordinates; "
+            "Placed(encoding, coordinates) numbers the tokens, or rotate q and k first"
+        )
     if encoding.causal_only and not causal:
         raise ValueError(f"causal must be True for {name}, which places earlier keys only, got False")
     if encoding.whole_only and not alone:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..base import Encoding, ScoreMod, Tokens, for_heads, wide
+from ..base import Encoding, ScoreMod, Tokens, exactly, for_heads, wide
 from ..grouped import Grouped, Part
 from .mask import Mask
 
@@ -31,7 +31,8 @@ def _reference(
         return weights @ v if extra is None else weights @ v + extra
 
     wide_q, wide_k, wide_v = (for_heads(x.to(wide(x.dtype)), q.shape[1]) for x in (q, k, v))
-    return _by_rows(attend, wide_q, wide_k, wide_v, mask, gates, encoding.whole_only).to(q.dtype)
+    with exactly(q):
+        return _by_rows(attend, wide_q, wide_k, wide_v, mask, gates, encoding.whole_only).to(q.dtype)
 
 
 def _by_rows(
@@ -102,7 +103,8 @@ def _bias(
     q: Tensor, k: Tensor, encoding: Encoding, tokens: Tokens, added: Tensor | None, scale: float
 ) -> Tensor | None:
     """What is added to the scores: by the encoding, and by the mask."""
-    bias = encoding.content_bias(q, k, tokens, scale)
+    with exactly(q):
+        bias = encoding.content_bias(q, k, tokens, scale)
     if added is None:
         return bias
     added = added.to(wide(q.dtype))
@@ -129,6 +131,7 @@ def _flex(
     all_rows = mask.expand(batch)
     tokens = Tokens(all_rows.q_positions, all_rows.k_positions, gates=gates)
     score_mod = _with(all_rows.added, encoding.content_score_mod(tokens))
+    _check_pair(q, k, encoding, tokens, scale)
     heads = None if mask.attn_mask is None or mask.attn_mask.shape[1] == 1 else q.shape[1]
     visible, grouped = mask.mask_mod(batch), q.shape[1] != k.shape[1]
 
@@ -153,6 +156,15 @@ def _flex(
         for part in encoding.parts
     ]
     return _merged(parts).to(q.dtype)
+
+
+def _check_pair(q: Tensor, k: Tensor, encoding: Encoding, tokens: Tokens, scale: float) -> None:
+    """What its bias refuses, by that of one pair: of too few heads a ``score_mod`` would take those of others."""
+    one = slice(0, 1)
+    q, k, m, n = q[:, :, one], k[:, :, one], tokens.q_positions[:, one], tokens.k_positions[:, one]
+    visible = torch.ones(1, 1, q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device)
+    gates = None if tokens.gates is None else tokens.gates[:, :, one]
+    encoding.content_bias(q, k, Tokens(m, n, visible, gates), scale)
 
 
 def _both(visible: MaskMod, part: Part, rows: Mask) -> MaskMod:
