@@ -111,8 +111,10 @@ class Search:
                 self.graph, [n for n in nodes if n not in data], values, others, named[cut.sources[0]], named[target]
             )
             try:
-                if (one := trial.seen()) is not None and all(_wider(one, other) for other in found):
-                    found = [*(other for other in found if other.target not in trial.between), one]
+                one = trial.seen()
+                same = [other for other in found if one is not None and {*one.between} & {*other.between}]
+                if one is not None and all(_wider(one, other) for other in same):
+                    found = [*(other for other in found if other not in same), one]
             except CannotSay as reason:
                 missing = missing or str(reason)
         if missing and not found:
