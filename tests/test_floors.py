@@ -85,7 +85,7 @@ INSIDE = {
         "make_rows",
     ],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache"],
-    "tools": ["inspect checkpoints patch", "golden", "onnx doctor"],
+    "tools": ["inspect checkpoints patch fuse", "golden", "onnx doctor"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]

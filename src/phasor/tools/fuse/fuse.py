@@ -85,7 +85,7 @@ class _Module:
                 f"program must be an ExportedProgram or a GraphModule, got {type(program).__name__}; "
                 "torch.export.export(model, args) makes one of a model"
             )
-        self.program = program
+        self.program: Any = program
 
     def arguments(self, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Those that stand by position, and those by name."""

@@ -220,7 +220,7 @@ class _Trial:
         anything = {t.node: _any_like(values[t.node], site.layout.pairs, made) for t in (site.cos, site.sin)}
         alike = {self.graph.computation(node): value for node, value in anything.items()}
         tables = {n: alike[c] for n in self.beside if (c := self.graph.computation(n)) in alike}
-        runs = (
+        runs: Sequence[tuple[str, Values, Values]] = (
             ("", values, {}),
             (" in another call", self.others, {}),
             (" by other tables", {**values, **tables}, tables),
