@@ -88,7 +88,7 @@ INSIDE = {
         "rotary_of",
     ],
     "caches": ["lengths tree origin", "tokens", "ledger", "model_cache"],
-    "tools": ["inspect checkpoints patch", "golden", "onnx doctor"],
+    "tools": ["inspect checkpoints patch fuse", "golden", "onnx doctor"],
 }
 
 HEAVY = ["transformers", "tokenizers", "matplotlib", "typer", "rich", "onnx", "onnxscript", "triton"]

@@ -27,7 +27,7 @@ pytest.importorskip("transformers")
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "DESIGN.md")] + sorted((ROOT / "docs").rglob("*.md"))
 START = [ROOT / "README.md", ROOT / "docs/tour.md"]  # whose commands train models: minutes on a busy machine
-RUN = [ROOT / "docs" / f"{name}.md" for name in ("extending", "observe", "spans")]
+RUN = [ROOT / "docs" / f"{name}.md" for name in ("extending", "fuse", "observe", "spans")]
 RUN += sorted((ROOT / "docs/tutorials").glob("[a-z]*.md"))
 # What is not phasor and takes seconds: every page would import it for itself.
 OF_OTHERS = ("transformers.models.llama.modeling_llama", "transformers.models.qwen3.modeling_qwen3")

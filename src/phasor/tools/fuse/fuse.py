@@ -85,7 +85,7 @@ class _Module:
                 f"program must be an ExportedProgram or a GraphModule, got {type(program).__name__}; "
                 "torch.export.export(model, args) makes one of a model"
             )
-        self.program = program
+        self.program: Any = program
 
     def arguments(self, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Those that stand by position, and those by name."""
@@ -100,8 +100,7 @@ class _Module:
 
     def graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
         """A copy of its graph, with weights that are shared."""
-        module = copy.copy(self.program)
-        module.graph = copy.deepcopy(self.program.graph)
+        module = _copied(self.program)
         names = {str(n.target): n for n in module.graph.find_nodes(op="placeholder")}
         by_name = dict(zip(names, args, strict=False)) | kwargs
         if missing := [name for name, node in names.items() if name not in by_name and not node.args]:
@@ -120,7 +119,7 @@ class _Program(_Module):
 
     def graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
         program, leaves = self.program, iter(tree_leaves((args, kwargs)))
-        module, fixed, given = copy.deepcopy(program.graph_module), set[fx.Node](), dict[fx.Node, Any]()
+        module, fixed, given = _copied(program.graph_module), set[fx.Node](), dict[fx.Node, Any]()
         kept = {**program.constants, **program.state_dict}
         for node, spec in zip(
             module.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True
@@ -143,6 +142,13 @@ class _Program(_Module):
             module, module.graph, signature, program.state_dict, program.range_constraints, program.module_call_graph,
             program.example_inputs, program.constants, verifiers=program.verifiers,
         )  # fmt: skip
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    """With a graph of its own, and the same weights."""
+    made = copy.copy(module)
+    made.graph = copy.deepcopy(module.graph)
+    return made
 
 
 def as_module(program: Any) -> Any:

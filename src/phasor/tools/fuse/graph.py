@@ -82,8 +82,8 @@ class Graph:
     def computation(self, node: fx.Node) -> str:
         """The first node that computes the same from the same."""
         if node not in self._computations:
-            parts = fx.map_arg((node.target, node.args, node.kwargs), self.computation)
-            key = repr(node) if node.op in INPUTS else repr(parts)
+            read = [fx.map_arg(given, self.computation) for given in (node.args, node.kwargs)]
+            key = repr(node) if node.op in INPUTS else repr((node.target, read))
             self._computations[node] = self._first.setdefault(key, repr(node))
         return self._computations[node]
 

@@ -18,24 +18,24 @@ def rewrite(module: fx.GraphModule, sites: Sequence[Site]) -> dict[str, str]:
     Returns the names of the new nodes, by those that they stand for.
     """
     tables: dict[Any, fx.Node] = {}
-    names: dict[str, str] = {}
+    made: dict[fx.Node, fx.Node] = {}
     for site in sites:
         cos, sin = (_table(module.graph, site, table, tables) for table in (site.cos, site.sin))
         with module.graph.inserting_before(site.target):
-            x, order, swapped = site.source, site.tensor_format, _swapped(site)
+            x, order, swapped = made.get(site.source, site.source), site.tensor_format, _swapped(site)
             if swapped:
                 x, order = _node(module.graph, ATEN.transpose.int, x, 1, 2), OTHER[order]
             new = _node(module.graph, ROTATE, x, cos, sin, site.about, order, site.backwards)
             if swapped:
                 new = _node(module.graph, ATEN.transpose.int, new, 1, 2)
         site.target.replace_all_uses_with(new)
-        names[site.target.name] = new.name
+        made[site.target] = new
         for node in (site.target, *reversed(site.between)):
             if not node.users and node in module.graph.nodes:
                 module.graph.erase_node(node)
     module.graph.lint()
     module.recompile()
-    return names
+    return {old.name: new.name for old, new in made.items()}
 
 
 OTHER = {"bhsd": "bshd", "bshd": "bhsd"}

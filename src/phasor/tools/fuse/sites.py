@@ -111,8 +111,10 @@ class Search:
                 self.graph, [n for n in nodes if n not in data], values, others, named[cut.sources[0]], named[target]
             )
             try:
-                if (one := trial.seen()) is not None and all(_wider(one, other) for other in found):
-                    found = [*(other for other in found if other.target not in trial.between), one]
+                one = trial.seen()
+                same = [other for other in found if one is not None and {*one.between} & {*other.between}]
+                if one is not None and all(_wider(one, other) for other in same):
+                    found = [*(other for other in found if other not in same), one]
             except CannotSay as reason:
                 missing = missing or str(reason)
         if missing and not found:
@@ -174,14 +176,19 @@ class _Trial:
         heads = torch.zeros_like(x)
         _first_members(layout, heads).fill_(1)
         cos, sin = layout.written().split(layout.turned(run(heads)))
-        table, other, minus = self._table(cos), self._table(sin), self._table(-sin)
-        if table is None or (other or minus) is None:
-            raise CannotSay("its cos and sin are no values of the graph, one column for each pair")
-        site = Site(self.source, self.target, layout, table, other or minus, other is None, between=tuple(self.between))  # type: ignore[arg-type]
-        order, kept = _format(x, table.of(self.values[table.node], layout.pairs))
-        site = replace(site, tensor_format=order, kept=kept)
-        self._check_memory(site)
-        return replace(site, difference=self._proved(site))
+        table, sines = self._table(cos), (self._table(sin), self._table(-sin))
+        missing = "its cos and sin are no values of the graph, one column for each pair"
+        for backwards, other in enumerate(sines):
+            if table is not None and other is not None:
+                order, kept = _format(x, table.of(self.values[table.node], layout.pairs))
+                ends = self.source, self.target, layout, table, other
+                site = Site(*ends, bool(backwards), order, kept, tuple(self.between))
+                self._check_memory(site)
+                try:
+                    return replace(site, difference=self._proved(site))
+                except CannotSay as reason:  # of sines that were negated, either may be the ones
+                    missing = str(reason)
+        raise CannotSay(missing)
 
     def _table(self, wanted: Tensor) -> Table | None:
         """The last value of the graph that has these numbers."""
@@ -213,7 +220,7 @@ class _Trial:
         anything = {t.node: _any_like(values[t.node], site.layout.pairs, made) for t in (site.cos, site.sin)}
         alike = {self.graph.computation(node): value for node, value in anything.items()}
         tables = {n: alike[c] for n in self.beside if (c := self.graph.computation(n)) in alike}
-        runs = (
+        runs: Sequence[tuple[str, Values, Values]] = (
             ("", values, {}),
             (" in another call", self.others, {}),
             (" by other tables", {**values, **tables}, tables),

@@ -2,6 +2,6 @@
 
 from .check import OnnxReport, Site, check
 from .export import export
-from .fuse import FuseReport, fuse
+from .fuse import OnnxFuseReport, fuse
 
-__all__ = ["FuseReport", "OnnxReport", "Site", "check", "export", "fuse"]
+__all__ = ["OnnxFuseReport", "OnnxReport", "Site", "check", "export", "fuse"]

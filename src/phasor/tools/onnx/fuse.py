@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +15,10 @@ from torch import Tensor
 from ...eye.experiments import longest_in
 from ...eye.stretch import CannotSay
 from ...support.checks import one_of, whole
-from ...support.findings import Finding, Report
+from ...support.findings import Finding
 from ...support.json_files import read_json
 from ...support.whole_files import PARTIAL, check_file_target, followed, write_whole
+from ..fuse.report import ALREADY, FuseReport
 from .check import TRIGONOMETRIC
 from .graph import Graph
 from .look import Turn
@@ -28,39 +29,19 @@ from .rewrite import Site, rewritten
 from .rotations import Rotation, Rotations, rows_in, tables, tables_read
 from .running import compared, files_beside
 
-ALREADY = "an operator already"
-
 
 @dataclass(frozen=True)
-class FuseReport(Report[Finding]):
-    """One finding for each rotation: right where an operator stands for it now, not shown where it was left.
+class OnnxFuseReport(FuseReport):
+    """``rows``: of the longest new table."""
 
-    ``fused``: how many operators are new; ``nodes``: before and after; ``rows``: of the longest new table; ``outputs``:
-    what was seen of the whole model's; ``notes``: what could not be run, which hides what follows up to a projection,
-    and nodes that still form cos or sin.
-    """
+    rows: int = 0
 
-    fused: int
-    nodes: tuple[int, ...]
-    rows: int
-    outputs: str
-    notes: tuple[str, ...]
-    unit: ClassVar[str] = "rotation"
-
-    def __str__(self) -> str:
-        largest = max((f.difference.size or 0.0 for f in self.findings if f.difference is not None), default=0.0)
-        how = "equal to the bit" if largest == 0 else f"equal within its own rounding, {largest:.1g} at most"
-        lines = [
-            f"{self.subject}: {self.fused} of {len(self.findings)} rotations fused, each {how}",
-            f"nodes {self.nodes[0]:,} -> {self.nodes[1]:,}, tables of {self.rows:,} positions; {self.outputs}",
-        ]
-        lines += [f"left: {f.place()}: {f.reason}" for f in self.findings if f.verdict != "right"]
-        return "\n".join([*lines, *self.notes[:3]])
+    def _tables(self) -> str:
+        return f", tables of {self.rows:,} positions"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
-        more = {"fused": self.fused, "nodes": list(self.nodes), "rows": self.rows, "outputs": self.outputs}
-        return {**super().to_dict(), **more, "notes": list(self.notes)}
+        return {**super().to_dict(), "rows": self.rows}
 
 
 def fuse(
@@ -70,7 +51,7 @@ def fuse(
     length: int | None = None,
     data: Literal["copy", "link"] = "copy",
     run: bool | None = None,
-) -> FuseReport:
+) -> OnnxFuseReport:
     """Write ``file`` to ``out`` with one ``RotaryEmbedding`` for each rotation, whatever nodes it was made of.
 
     A rotation is found by what it does, as `phasor.observe` finds it, so no way of writing it needs a pattern. The
@@ -105,7 +86,7 @@ def fuse(
     return report
 
 
-def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[FuseReport, Any]:
+def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tuple[OnnxFuseReport, Any]:
     model = type(source.model)()
     model.CopyFrom(source.model)
     branches = [body for node in model.graph.node if node.op_type == "If" for body in bodies(node)]
@@ -121,7 +102,8 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     forming = [node.name or node.output[0] for node in part.model.graph.node if node.op_type in TRIGONOMETRIC]
     notes |= dict.fromkeys(part.repeated)
     notes |= dict.fromkeys([f"cos and sin are still formed, by {', '.join(forming)}"] if forming else [])
-    return FuseReport(path.name, tuple(findings), len(rows), tuple(nodes), max(rows), outputs, tuple(notes)), part.model
+    report = OnnxFuseReport(path.name, tuple(findings), len(rows), tuple(nodes), outputs, tuple(notes), max(rows))
+    return report, part.model
 
 
 def _branch(model: Any, body: Any, folder: Path, path: Path, length: int | None) -> "_Part":
