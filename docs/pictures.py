@@ -43,9 +43,14 @@ def row(name: str, more: dict[str, object]) -> str:
     except NoRotary as error:
         return f"| {name} | – | {_cell(str(error))} |"
     except ValueError as error:
-        return f"| {name} | – | not read: {_cell(str(error))} |"
+        return f"| {name} | – | not read: {_cell(_reason(str(error)))} |"
     specs = "; ".join(spec.describe().removesuffix(", exact angles") for spec in model.distinct)
     return f"| {name} | {len(model.layers)} | {_cell(specs)} |"
+
+
+def _reason(said: str) -> str:
+    """Without the name of the class, which stands beside it."""
+    return said[said.find("its pipeline") :] if "its pipeline" in said else said.partition(": ")[2] or said
 
 
 def _cell(text: str) -> str:
