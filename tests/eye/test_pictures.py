@@ -14,6 +14,7 @@ from phasor.eye.grid import Grid, unwrapped, wrapped
 from phasor.eye.tape import Tape
 from phasor.models.configs import NoRotary, Refused
 
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 NO_Q = {"sana_video"}  # whose queries meet what keys and values were summed to
 FLUX = {
     "_class_name": "FluxTransformer2DModel", "attention_head_dim": 16, "axes_dims_rope": [4, 6, 6],

@@ -52,9 +52,9 @@ def _read(key: str, text: str) -> ModelRotary:
         raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{said}")
     if seen.rotary is None:
         why = "; ".join((*axes, *seen.missing))
-        raise Refused(
-            f"{key} {name!r} was observed ({version}), and no spec says what it rotates: {why}", Reason.BEYOND, key
-        )
+        heads = "two heads" if package == "diffusers" else "one layer"
+        said = f"{key} {name!r} was observed ({version}, {heads}), and no spec says what it rotates: {why}"
+        raise Refused(said, Reason.BEYOND, key)
     whole = _whole(seen, count)
     timm = package == "timm"  # elsewhere what stands before a picture is text, as long as the caller likes
     return replace(
