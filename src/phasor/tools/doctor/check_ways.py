@@ -57,9 +57,8 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
         yield replace(blank, reason=plain.why_not, needed=not elsewhere)
         return
     known, still = references(plain)
-    half = any(p.dtype in (torch.bfloat16, torch.float16) for p in observed.model.parameters())
-    within = HALF if half else SAME
-    planned = {site.where: _planned(observed, site.where) for site in plain.sites}
+    within = within_of(observed.model)
+    planned = {site.where: plan_of(observed, site.where) for site in plain.sites}
     checks: list[Check] = []
     if not observed.unread:
         needed = type(observed.subject) is Running  # else a decoder may attend to its encoder's keys beside its own
@@ -84,6 +83,10 @@ def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check
     yield from (replace(way.not_wrong(), needed=unseen) for way in seen if not way.wrong)
 
 
+def within_of(model: nn.Module) -> float:
+    return HALF if any(p.dtype in (torch.bfloat16, torch.float16) for p in model.parameters()) else SAME
+
+
 def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
     """More layers that rotate by the config than attentions that were seen."""
     layers = max((len(m.layers) - m.layers.count(None) for m in observed.rotary), default=0)
@@ -102,11 +105,11 @@ def references(plain: Called) -> tuple[dict[Key, Reference], set[Key]]:
             if one.side.seen.fixed:
                 still.add(one.key)
         elif operator.cos.shape[-1] == one.positions.shape[1]:
-            found[one.key] = Reference(one)
+            found[one.key] = Reference(one.side)
     return found, still
 
 
-def _planned(observed: Observation, where: str) -> Planned | str:
+def plan_of(observed: Observation, where: str) -> Planned | str:
     """What the config says of an attention, or, where no row reads it, what it was seen to do; or why nothing does."""
     if observed.unread:
         return _observed(observed.watched, where)

@@ -10,7 +10,6 @@ from ...eye.operator import Operator, Pairs
 from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
 from .deviation import BEFORE, around
-from .ways import Turned
 
 NOTHING = 1e-9
 
@@ -22,18 +21,14 @@ class Reference:
     ``spec``: what says the rest, if known, where all positions are ``moved`` by so many.
     """
 
-    turned: Turned
+    side: Side
     spec: RotarySpec | None = None
     moved: int = 0
 
-    @property
-    def side(self) -> Side:
-        return self.turned.side
-
     @cached_property
     def operator(self) -> Operator:
-        assert self.turned.side.operator is not None
-        return self.turned.side.operator
+        assert self.side.operator is not None
+        return self.side.operator
 
     @property
     def pairs(self) -> Pairs:

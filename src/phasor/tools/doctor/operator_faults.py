@@ -1,19 +1,17 @@
-"""What is wrong with one attention by the operators on its q and k: beside each other, and beside a spec."""
+"""What is wrong with one attention by the operators on its q and k, beside each other."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from ...eye.agreement import disagreement
 from ...eye.scale import logit_scale
 from ...eye.sites import Side, Site
-from ...eye.spec import EVEN_HALF, Measured, NoSpec, measured
+from ...eye.spec import EVEN_HALF, Measured
 from ...rotary.spec import RotarySpec
-from .expected import speeds
 
 LOUD = EVEN_HALF  # of a pair: tables in half precision are no longer by less
 SAME = 1e-4  # relative: numbers that a model multiplies by, and frequencies of float32 tables
@@ -31,10 +29,8 @@ class Fault:
     pair: int | None = None
 
 
-def faults(site: Site, specs: Sequence[RotarySpec], module: nn.Module, softmax: float) -> Iterator[Fault]:
-    """``specs``: those that the layer may have by the config; ``softmax``: the factor on its softmax scale."""
-    if any(spec.second is not None for spec in specs):
-        return
+def faults(site: Site, module: nn.Module, softmax: float, known: bool) -> Iterator[Fault]:
+    """``softmax``: the factor on its softmax scale; ``known``: whether a config says what it must do."""
     for side in (site.q, site.k):
         if side.operator is not None and side.operator.second is not None:
             yield Fault("two angles in a pair", f"{NAMES[side.name]}: {side.seen.missing}")
@@ -44,10 +40,8 @@ def faults(site: Site, specs: Sequence[RotarySpec], module: nn.Module, softmax: 
         return
     if (apart := _apart(site)) is not None:
         yield apart
-    elif (factor := _beside(site, module, softmax, known=bool(specs))) is not None:
+    elif (factor := _beside(site, module, softmax, known)) is not None:
         yield factor
-    if specs and (other := _against(site, specs, module)) is not None:
-        yield other
 
 
 def _loud(side: Side) -> Fault | None:
@@ -116,85 +110,13 @@ def _numbers(module: nn.Module) -> list[float]:
     return [float(v) for v in said if v and not isinstance(v, bool)]
 
 
-def _against(site: Site, specs: Sequence[RotarySpec], module: nn.Module) -> Fault | None:
-    """Frequencies, layout and factor that are those of none of ``specs``; None too where they were not measured."""
-    side = site.q if site.q.turns else site.k
-    try:
-        seen = measured(side)
-    except NoSpec:
-        return None
-    if len(seen.found.coordinates) > 1 or _steps(seen) != 1 or any(spec.learned for spec in specs):
-        return None
-    half = any(p.dtype in (torch.bfloat16, torch.float16) for p in module.parameters())
-    mine, within = _rates(seen), EVEN_HALF if half and not seen.found.exact else SAME
-    found = [_differ(mine, _rates_of(spec), within) for spec in specs]
-    if all(found):
-        return found[0]
-    factors = [spec.attention_factor(len(seen.found.coordinates[0])) for spec in specs]
-    if any(abs(seen.factor / factor - 1) <= EVEN_HALF for factor in factors):
-        return None
-    says = f"cos and sin carry a factor of {seen.factor:.6g}, and must carry {factors[0]:.6g}"
-    return Fault("attention factor", says)
+def counts(seen: Measured) -> bool:
+    """Whether its tokens stand at positions that go up by one."""
+    steps = [coordinate.diff() for coordinate in seen.found.coordinates]
+    return len(steps) == 1 and bool((steps[0] == 1).all())
 
 
-def unmeasured(site: Site, specs: Sequence[RotarySpec]) -> str:
-    """Why it is not known what frequencies turn the queries; empty too where their angles are those of a spec.
-
-    Tables in half precision give no frequencies, but angles that are near.
-    """
-    side = site.q if site.q.turns else site.k
-    try:
-        measured(side)
-    except NoSpec as reason:
-        near = any(_near(side, spec) for spec in specs if not spec.learned and spec.second is None)
-        return "" if near else str(reason)
-    return ""
-
-
-def _near(side: Side, spec: RotarySpec) -> bool:
-    seen = side.operator
-    if seen is None:
-        return False
-    rates = _rates_of(spec)
-    values = torch.tensor([rates.get((min(p), max(p)), 0.0) * (1 if p[0] < p[1] else -1) for p in seen.pairs])
-    apart = seen.angles - values[:, None].double() * torch.arange(seen.angles.shape[-1])
-    return bool((apart / 2).sin().abs().max() <= EVEN_HALF) and set(rates) <= {(min(p), max(p)) for p in seen.pairs}
-
-
-def _steps(seen: Measured) -> float:
-    """By how much the coordinate grows from token to token; 0 where that is no one number."""
-    steps = seen.found.coordinates[0].diff()
-    return float(steps[0]) if bool((steps == steps[:1]).all()) else 0.0
-
-
-Rates = dict[tuple[int, int], float]
-
-
-def _rates(seen: Measured) -> Rates:
-    sign = -1 if seen.reverse else 1
-    return _by_channels(seen.place.layout.written().channels(), [sign * value for value in seen.values])
-
-
-def _rates_of(spec: RotarySpec) -> Rates:
-    """Radians per position, where all axes of a position are one number."""
-    return _by_channels(spec.layout.written().channels(), speeds(spec))
-
-
-def _by_channels(channels: Sequence[int], values: Sequence[float]) -> Rates:
-    pairs = zip(channels, channels[len(values) :], values, strict=False)
-    return {(min(a, b), max(a, b)): v if a < b else -v for a, b, v in pairs if abs(v) > STILL}
-
-
-def _differ(mine: Rates, theirs: Rates, within: float) -> Fault | None:
-    shared = {pair for pair in mine if pair in theirs}
-    apart = [p for p in sorted(shared) if abs(mine[p] - theirs[p]) > within * abs(theirs[p]) + within / 10]
-    missing = sorted(p for p in {*mine, *theirs} - shared if abs(mine.get(p, theirs.get(p, 0.0))) > within)
-    if missing:
-        return Fault("layout", f"channels {missing[0][0]} and {missing[0][1]} turn together in one of both only")
-    if not apart:
-        return None
-    if all(abs(mine[p] + theirs[p]) <= within * abs(theirs[p]) + within / 10 for p in shared):
-        return Fault("sign", "q and k turn in the other direction")
-    first = apart[0]
-    says = f"channels {first[0]} and {first[1]} turn by {mine[first]:.6g} a position, and must by {theirs[first]:.6g}"
-    return Fault("frequencies", says, sorted(theirs).index(first))
+def carries(seen: Measured, specs: Sequence[RotarySpec]) -> bool:
+    """Whether its cos and sin have the attention factor of a spec, whatever else multiplies scores."""
+    tokens = len(seen.found.coordinates[0])
+    return any(abs(seen.factor / spec.attention_factor(tokens) - 1) <= EVEN_HALF for spec in specs)

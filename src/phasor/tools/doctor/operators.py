@@ -13,14 +13,16 @@ from torch import nn
 
 from ...eye.experiments import Look, at_length, lengths_in, look, tokens_of
 from ...eye.sites import Site
+from ...eye.spec import NoSpec, measured
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, span
-from ..patch.reading import specs_of_layer
 from .against_config.causes import way_out
+from .check_ways import plan_of, within_of
+from .expected import Reference
 from .observation import Observation
-from .operator_faults import Fault, faults, unmeasured
+from .operator_faults import Fault, carries, counts, faults
 from .report import ROTATION, Check
-from .static import ACROSS
+from .static import ACROSS, deviations
 from .watching import Watched
 
 OPERATOR = "operator on q and k"
@@ -61,26 +63,40 @@ def of_unread(seen: Watched) -> list[Check]:
 
 
 def _of_known(observed: Observation, site: Site) -> Check:
-    module = observed.model.get_submodule(site.where)
-    models, _ = observed.models_at(site.where)
-    specs = [spec for spec in specs_of_layer(module, models) if spec is not None]
-    factor = models[0].softmax_factor if models else 1.0
-    return _judged(site, module, specs, factor, OPERATOR)
+    """Beside the config too, where its tokens are counted; what else a coordinate is no config says."""
+    plan = plan_of(observed, site.where)
+    specs = [] if isinstance(plan, str) else plan.specs
+    factor = 1.0 if isinstance(plan, str) else plan.model.softmax_factor
+    check = _judged(site, observed.model.get_submodule(site.where), specs, factor, OPERATOR)
+    if check.verdict != "right" or isinstance(plan, str) or not specs:
+        return check
+    sides = [Reference(side) for side in (site.q, site.k) if side.turns and side.operator is not None]
+    trained = any(spec.learned or spec.second is not None for spec in specs)
+    found = [] if trained or len(sides) < 2 else deviations(site, sides, plan, within_of(observed.model))
+    if len(sides) == 2 and not trained and not found:
+        return check
+    try:
+        seen = measured(site.q if site.q.turns else site.k)
+        if found and counts(seen) and not (found[0][1].cause == "attention factor" and carries(seen, specs)):
+            name, one = found[0]
+            return _wrong(check, Fault(one.cause, one.says if name == "q and k" else f"{name}: {one.says}", one.pair))
+    except NoSpec as reason:
+        return replace(check, verdict="not shown", reason=str(reason))
+    return check
 
 
 def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax: float, what: str) -> Check:
     blank = Check(where=site.where, what=what, against="spec" if specs else "itself", verdict="not shown")
     if site.q.turns != site.k.turns and {"q", "k"} & set(site.turning):
         return _one_side(blank, site)
-    fault = next(faults(site, specs, module, softmax), None)
+    two_angles = any(spec.second is not None for spec in specs)
+    fault = None if two_angles else next(faults(site, module, softmax, bool(specs)), None)
     if fault is not None:
         return _wrong(blank, fault)
     if site.q.turns and site.q.seen.norms != site.k.seen.norms:
         return replace(blank, reason="more stands between the rotation and the product on one of q and k")
     if unseen := next((side.seen.missing for side in (site.q, site.k) if side.seen.missing), ""):
         return replace(blank, reason=unseen)
-    if specs and (why := unmeasured(site, specs)):
-        return replace(blank, reason=why)
     return replace(blank, verdict="right")
 
 
