@@ -19,6 +19,7 @@ WITHOUT = {
     "Scaling": "a base class: its schemes have examples",
     "Temperature": "a base class: its schemes have examples",
     "TensorFormat": "four words",
+    "inductor": "needs a C++ compiler, and half a minute: tests/exported/test_fuse_graph.py runs it",
     **dict.fromkeys(
         ("patch", "unpatch", "PatchReport", "repair"), "need transformers: README.md has the example, and runs"
     ),

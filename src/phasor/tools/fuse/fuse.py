@@ -40,10 +40,13 @@ def fuse(program: P, inputs: Any = None) -> tuple[P, FuseReport]:
     Raises ``ValueError`` for a graph in which nothing can be fused, for one whose outputs would change by more than
     rounding, and for a module without inputs.
 
-    Example::
-
-        program, report = phasor.fuse(torch.export.export(model, (ids,)))
-        print(report)
+    >>> def turned(x, cos, sin):
+    ...     a, b = x[..., :2], x[..., 2:]
+    ...     return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+    >>> given = torch.randn(1, 2, 7, 4), torch.randn(7, 2), torch.randn(7, 2)
+    >>> new, report = fuse(torch.fx.symbolic_trace(turned), given)
+    >>> report.fused, report.outputs
+    (1, 'all outputs equal to the bit')
     """
     whole = _Program(program) if isinstance(program, ExportedProgram) else _Module(program)
     args, kwargs = whole.arguments(inputs)
