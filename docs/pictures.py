@@ -49,12 +49,15 @@ def row(name: str, more: dict[str, object]) -> str:
 
 
 def _reason(said: str) -> str:
-    """Without the name of the class, which stands beside it."""
-    return said[said.find("its pipeline") :] if "its pipeline" in said else said.partition(": ")[2] or said
+    """Its first clauses, without the name of the class, which stands beside it."""
+    if "its pipeline" in said:
+        return said[said.find("its pipeline") :]
+    clauses = (said.partition(": ")[2] or said).split("; ")
+    return clauses[0] + ("; …" if len(clauses) > 1 else "")
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "/")[:320]
+    return text.replace("|", "/")
 
 
 if __name__ == "__main__":
