@@ -41,6 +41,7 @@ FOLDERS = {
     "convert DST": ("convert", "nowhere", "--to", "halves"),
     "doctor --repair": ("doctor", "nowhere", "--repair"),
     "golden --out": ("golden", "nowhere", "--out"),
+    "lab compare --out": ("lab", "compare", "--all", "--text", "nowhere", "--out"),
     "lab train --out": ("lab", "train", "--text", "nowhere", "--out"),
     "lab export DIR": ("lab", "export", "nowhere"),
     "lab report --out": ("lab", "report", "nowhere", "--out"),
@@ -50,7 +51,7 @@ WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab 
 READ = {
     "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
-    "lab train --text",
+    "lab train --text", "lab compare --text", "plan --weights",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
     "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL",
     "ner evaluate DATA", "ner predict MODEL",
@@ -212,8 +213,8 @@ def test_a_folder_is_whole_or_as_it_was(tmp_path):
 
 # Which files open something to write it themselves: checkpoints have a staging area of their own.
 WRITERS = {
-    "support/whole_files.py", "support/lock.py", "tools/doctor/folder/writing.py",
-    "tools/checkpoints/formats/gguf_file.py", "tools/checkpoints/run.py",
+    "support/whole_files.py", "support/lock.py", "tools/checkpoints/output.py",
+    "tools/checkpoints/formats/gguf_file.py",
 }  # fmt: skip
 
 

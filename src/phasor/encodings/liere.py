@@ -53,7 +53,7 @@ class LieRE(ByCoordinates):
         nn.init.uniform_(self.generators, 0, 2 * math.pi)
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
-        blocks = x.to(wide(x.dtype)).unflatten(-1, (-1, self.block)).unsqueeze(-1)
+        blocks = torch.unflatten(x.to(wide(x.dtype)), -1, (-1, self.block)).unsqueeze(-1)
         return (self._matrices(coordinates, blocks.dtype) @ blocks).flatten(-3).to(x.dtype)
 
     def _matrices(self, coordinates: Tensor, dtype: torch.dtype) -> Tensor:

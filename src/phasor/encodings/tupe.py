@@ -92,7 +92,7 @@ class TUPE(Tabled):
         vectors = self.vectors.embed(nothing, rows)
         vectors = layer_norm(vectors, norm.normalized_shape, norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
         projected = linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
-        return projected.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
+        return torch.unflatten(projected, -1, (self.num_heads, -1)).transpose(-2, -3)
 
     def extra_repr(self) -> str:
         return f"num_heads={self.num_heads}, cls={self.cls}"

@@ -84,10 +84,13 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
 
 
 def _on_grids(tape: Tape, seen: Operator) -> Frequencies | None:
-    """Where no number of the tape says where tokens stand: along the axes of the grids that the angles show."""
+    """Where no number of the tape says where tokens stand: along the axes of the grids that the angles show.
+
+    A line alone is no grid: tokens in any other order would pass for one that counts otherwise.
+    """
     found = grids(tape, seen)
     one = by_axes(seen.angles, found)
-    if one is None:
+    if one is None or len(one[2]) < 2:
         return None
     values, axis, coordinates = one
     moving = torch.stack(coordinates).any(0).nonzero().flatten().tolist()

@@ -9,6 +9,9 @@ from ..rotary.model_rotary import ModelRotary
 from .configs import read_config
 from .reading.refusal import Refused
 
+# Types whose classes multiply the queries by the usual scale before they turn, and state 1 for the scores.
+SCALES_QUERIES = ("esm",)
+
 
 def rotary_of(source: Any, part: str | None = None, inputs: Any = None) -> ModelRotary:
     """What ``source`` rotates, layer by layer; its ``sources`` say how that is known.

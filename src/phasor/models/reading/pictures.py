@@ -95,7 +95,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
     )
     config = small(data)
     try:
-        model = built(lambda: made.from_config(config))  # type: ignore[attr-defined]
+        model = built(lambda: _made(made, config))
         seen = observe(model, inputs_of(model, config))
     except ImportError:
         raise
@@ -104,7 +104,13 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
         raise Refused(said, Reason.BEYOND, "_class_name") from error
     if not seen.turning and pipelines:
         raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
-    return seen, _counting(lambda: made.from_config({k: v for k, v in data.items() if k[:1] != "_"}))  # type: ignore[attr-defined]
+    return seen, _counting(lambda: _made(made, data))
+
+
+def _made(cls: type, config: Mapping[str, Any]) -> "nn.Module":
+    """A model of diffusers with what a config says that its class takes."""
+    takes = inspect.signature(cls).parameters
+    return cls(**{key: value for key, value in config.items() if key in takes})  # type: ignore[no-any-return]
 
 
 def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:

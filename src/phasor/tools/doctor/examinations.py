@@ -122,10 +122,9 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
         return WITHOUT_ROTATION
     if observed.on_meta:
         return ON_META
-    if observed.rotary:
-        return EXAMINATIONS
     watched = observed.watched
-    if not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread):
+    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
+    if still and not observed.rotary:
         return INSTEAD
     return UNREAD if observed.unread else EXAMINATIONS
 

@@ -74,12 +74,6 @@ class Observation:
             return ""
         return ""
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the plain call shows all that a call shows which is made up: it is one of text alone."""
-        given = self._seen is not None or hasattr(self._inputs, "keys")
-        return not given and type(self.subject) is Running and not self.plain.why_not
-
     @cached_property
     def watched(self) -> Watched | str:
         if self._seen is not None:

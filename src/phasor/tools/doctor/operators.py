@@ -35,20 +35,15 @@ TURNED = 1e-4  # radians: roundings of angles that are one
 
 def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[Check]:
     """Of a model with a config: the attentions that no text reaches, those of a picture beside it."""
-    sites: Sequence[Site]
-    if observed.rotary and observed.is_text:
-        sites = observed.plain.sites
-    else:
-        seen = observed.watched
-        if isinstance(seen, str):
-            what = ROTATION if observed.unread else OPERATOR
-            return [Check(what=what, against="itself", verdict="not shown", reason=seen, needed=observed.unread)]
-        if observed.unread:
-            return of_unread(seen)
-        sites = seen.sites
+    seen = observed.watched
+    if isinstance(seen, str):
+        what = ROTATION if observed.unread else OPERATOR
+        return [Check(what=what, against="itself", verdict="not shown", reason=seen, needed=observed.unread)]
+    if observed.unread:
+        return of_unread(seen)
     told = {row.where for row in before if row.what == ROTATION}
     spec_is_wrong = any(row.verdict == "wrong" and row.against == "spec" for row in before)
-    checks = [_of_known(observed, site) for site in sites if site.turning and site.where not in told]
+    checks = [_of_known(observed, site) for site in seen.turning if site.where not in told]
     return [c for c in checks if not (c.verdict == "wrong" and c.against == "spec" and spec_is_wrong)]
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ...eye.operator import Operator
 from ...eye.scale import logit_scale
 from ...eye.sites import Site
+from ...models.rotary_of import SCALES_QUERIES
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
 from .against_config.causes import worded
@@ -233,7 +234,7 @@ def _of_scores(
     usual = channels**-0.5 * planned.model.softmax_factor
     scales = planned.scales.values()
     halved = any(math.isclose(one * one, usual, rel_tol=within) for one in scales)  # on the queries and on the keys
-    elsewhere = planned.scales.get(OF_SCORES, 1.0) == 1.0  # ESM multiplies its queries before they turn
+    elsewhere = OF_SCORES not in planned.scales or planned.model.model_type in SCALES_QUERIES
     said = [*([usual] if halved or elsewhere else []), *scales]
     said += [one * other for one, other in combinations(set(scales), 2)]  # one on the queries, one on the scores
     if any(math.isclose(product, one * factor, rel_tol=within) for one in said):

@@ -69,7 +69,7 @@ ENCODINGS: dict[str, Make] = {
     "cope": _each_layer(lambda c: CoPE(c.head_dim, c.length + 1)),
     "dape": _each_layer(lambda c: DAPE(ALiBi(c.heads), c.heads)),
     "dape_v2": _each_layer(lambda c: DAPEv2(ALiBi(c.heads), c.heads)),
-    "deberta": _each_layer(lambda c: DeBERTa(c.heads, c.head_dim, c.dim, NEAR)),
+    "disentangled": _each_layer(lambda c: DeBERTa(c.heads, c.head_dim, c.dim, NEAR)),
     "fox": _each_layer(lambda c: FoX(c.heads, c.dim)),
     "path": _each_layer(lambda c: PaTH(c.heads, c.head_dim, c.dim, kv_heads=c.kv_heads)),
     "path_fox": _each_layer(lambda c: PaTHFoX(c.heads, c.head_dim, c.dim, kv_heads=c.kv_heads)),
