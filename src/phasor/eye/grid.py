@@ -86,7 +86,7 @@ def _parts(tape: Tape, tokens: int) -> Iterator[list[tuple[int, int]]]:
     for parts in sizes:
         if sum(parts) == tokens:
             ends = torch.tensor(parts).cumsum(0).tolist()
-            yield list(zip([0, *ends[:-1]], ends, strict=True))
+            yield [(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True) if a < b]  # a part may be empty
 
 
 def _two(angles: Tensor, start: int) -> tuple[Grid, ...]:
