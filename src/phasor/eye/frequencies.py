@@ -74,8 +74,10 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
                 found = Frequencies(values, axis, coordinates, False, first, last)
     exact = None if found is None else _exact(tape, known, found.values, found)
     if exact is None and (found is None or len(found.coordinates) > 1):
-        found = _on_grids(tape, seen) or found
-        exact = None if found is None else _exact(tape, known, found.values, found)
+        on_grids = _on_grids(tape, seen)
+        if on_grids is not None and (found is None or _whole(on_grids.coordinates)):
+            found = on_grids
+            exact = _exact(tape, known, found.values, found)
     if found is None:
         raise NotExplained("its angles are no multiples of any number that the tokens have in the model's code")
     if exact is None and len(found.coordinates) == 1:  # in wide steps the angles wrap, and the steps are not to be seen
@@ -97,6 +99,11 @@ def _on_grids(tape: Tape, seen: Operator) -> Frequencies | None:
     first, last = min(moving[0], found[0].start), max(moving[-1] + 1, found[-1].stop)
     after = seen.angles.shape[-1] - last
     return Frequencies(values, axis, tuple(c[first:last] for c in coordinates), False, first, after)
+
+
+def _whole(coordinates: tuple[Tensor, ...]) -> bool:
+    """Whether tokens stand at whole numbers, which a grid shows only where its unit is the model's own."""
+    return all(bool(((c - c.round()).abs() < CLOSE).all()) for c in coordinates)
 
 
 def _by_other_count(
