@@ -8,11 +8,19 @@ from phasor_lab.lab import ENCODINGS, compare, register_encoding
 pytest.importorskip("matplotlib")
 
 
-def test_an_encoding_of_another_package_stands_beside_all_others(text_file, tmp_path, monkeypatch):
-    for name in [name for name in ENCODINGS if name != "none"]:
-        monkeypatch.delitem(ENCODINGS, name)
-    monkeypatch.setitem(ENCODINGS, "theirs", None)  # so that it is gone after the test
-    monkeypatch.delitem(ENCODINGS, "theirs")
+@pytest.fixture
+def only_none():
+    """All encodings but one away; afterwards they are as they were, in their order."""
+    kept = dict(ENCODINGS)
+    for name in kept.keys() - {"none"}:
+        del ENCODINGS[name]
+    yield
+    ENCODINGS.clear()
+    ENCODINGS.update(kept)
+
+
+@pytest.mark.usefixtures("only_none")
+def test_an_encoding_of_another_package_stands_beside_all_others(text_file, tmp_path):
     register_encoding("theirs", lambda c: [ALiBi(c.heads) for _ in range(c.layers)])
     said: list[str] = []
     numbers = compare(tmp_path, text=[text_file], tokens=2048, scored=512, progress=False, say=said.append)
