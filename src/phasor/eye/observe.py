@@ -40,7 +40,7 @@ from .scale import logit_scale, softmax_factor
 from .sites import Side, Site, angles_of_data, multiplied_by_positions, sites_of
 from .spec import EVEN, NoSpec, Sighting, measured, sighting
 from .temperature import factors, temperature, varies
-from .turned_by import finest, in_words
+from .turned_by import axes_of
 from .turning import BY_A_MATRIX
 
 MOST_LOOKS = 4  # at lengths that are named only after others were seen
@@ -132,7 +132,7 @@ class _Watching:
             self._look_around()
         parts = {path: part for path, group in self._groups().items() if (part := self._part(path, group)) is not None}
         self._note_scales()
-        self._note_axes()
+        self.facts += (Fact("axes", f"{places(sites) or 'model'}: {words}") for words, sites in axes_of(self.sites))
         for reason, sites in self._not_shown().items():
             self.missing.append(f"{places(sites)}: {reason}")
         nothing = bool(self.sites) and self._nothing_turns()
@@ -178,18 +178,6 @@ class _Watching:
         for scale, sites in found.items():
             if abs(scale - 1) > EVEN:
                 self.facts.append(Fact("softmax scale", f"{places(sites)}: {scale:.6g} / sqrt(head_dim)"))
-
-    def _note_axes(self) -> None:
-        """Of pictures and clips: which pairs turn by the frame, the row and the column."""
-        sides = [(site, side) for site in self.sites for side in (site.q, site.k) if _has_axes(side)]
-        known = finest([grid for _, side in sides for grid in side.grids])
-        found: dict[str, list[Site]] = {}
-        for site, side in sides:
-            same = found.setdefault(in_words(side.grids, known), [])
-            same += [site] if site not in same else []
-        for words, sites in found.items():
-            if words:
-                self.facts.append(Fact("axes", f"{places(sites) or 'model'}: {words}"))
 
     def _look_around(self) -> None:
         """The calls beside the first one."""
@@ -427,11 +415,6 @@ def _uncounted(site: Site, given: torch.Tensor | None) -> str:
     if (steps == steps[:1]).all() and (0 < steps[0] <= 1 or (steps[0] > 0 and told)):
         return ""
     return f"its tokens are numbered {[round(x, 6) for x in found.coordinates[0].tolist()]}, not one after the other"
-
-
-def _has_axes(side: Side) -> bool:
-    """Whether a side turns, and not by one number for each token."""
-    return side.turns and (isinstance(side.frequencies, str) or len(side.frequencies.coordinates) > 1)
 
 
 def _axes(site: Site) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .grid import CLOSE, LEAST, Grid, unwrapped, wrapped
+from .sites import Side, Site
 
 NAMES = {1: ("index",), 2: ("row", "column"), 3: ("frame", "row", "column")}
 Finest = Mapping[int, tuple[int, ...]]  # number of tokens -> the shape with most axes that was seen
@@ -91,3 +92,19 @@ def in_words(found: Sequence[Grid], known: Finest) -> str:
         turned = "; ".join(map(str, turned_by(grid, known)))
         parts.append(f"tokens {grid.start}-{grid.stop - 1}, {size}: {turned}" if turned else "")
     return " | ".join(part for part in parts if part)
+
+
+def axes_of(sites: Sequence[Site]) -> list[tuple[str, list[Site]]]:
+    """Of pictures and clips: what turns by the frame, the row and the column, in words, and the attentions of which."""
+    sides = [(site, side) for site in sites for side in (site.q, site.k) if _has_axes(side)]
+    known = finest([grid for _, side in sides for grid in side.grids])
+    found: dict[str, list[Site]] = {}
+    for site, side in sides:
+        same = found.setdefault(in_words(side.grids, known), [])
+        same += [site] if site not in same else []
+    return [(words, where) for words, where in found.items() if words]
+
+
+def _has_axes(side: Side) -> bool:
+    """Whether a side turns, and not by one number for each token."""
+    return side.turns and (isinstance(side.frequencies, str) or len(side.frequencies.coordinates) > 1)
