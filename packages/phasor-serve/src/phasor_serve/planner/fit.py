@@ -56,13 +56,15 @@ RESERVES: dict[str, Callable[[int, int], Reserve]] = {
     "vllm": _vllm,
     "sglang": _sglang,
     "llama.cpp": lambda memory, devices: Reserve(
-        memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/arg.cpp]", 512, 0.3 * GIB, GIB, width=4
+        memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/common.h]", 512, 0.3 * GIB, GIB, width=4
     ),
     "exllamav3": lambda memory, devices: Reserve(
         memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
     ),
     "mlx-lm": lambda memory, devices: Reserve(
-        0.75 * memory, "3/4 of the memory may be wired; --prefill-step-size 2048 [mlx_lm/generate.py]", 2048
+        0.75 * memory,
+        "about 3/4 of the memory may be wired (macOS, not read back); --prefill-step-size 2048 [mlx_lm/generate.py]",
+        2048,
     ),
     "tensorrt-llm": lambda memory, devices: Reserve(
         memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, share=0.9
