@@ -14,6 +14,7 @@ import torch
 
 from forks import forking
 from found_data import found_data
+from interpreted import round_as_a_gpu_does
 from phasor.cli import main
 from phasor.rotary import kernels
 
@@ -41,23 +42,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--kernel triton turns tensors of a CPU in Triton's interpreter: set TRITON_INTERPRET=1"
         )
-
-
-def round_as_a_gpu_does() -> None:
-    """Triton's interpreter cuts float32 off to bfloat16, and changes small numbers on the way back; torch does not."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    theirs, dtypes = interpreter._convert_float, {tl.float32: torch.float32, tl.bfloat16: torch.bfloat16}
-
-    def convert(data, source, target, rounding):
-        if {source, target} != set(dtypes):
-            return theirs(data, source, target, rounding)
-        bits = torch.int32 if target == tl.float32 else torch.uint16
-        given = torch.from_numpy(data.copy()).view(dtypes[source])
-        return given.to(dtypes[target]).view(bits).numpy().view(f"uint{target.primitive_bitwidth}")
-
-    interpreter._convert_float = convert
 
 
 @pytest.hookimpl(wrapper=True)

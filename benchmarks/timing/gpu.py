@@ -1,5 +1,6 @@
 """A GPU: its clock (CUDA events), the libraries beside phasor and a copy, and the cases."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +13,7 @@ from phasor.axes import Axial
 
 from .measure import COPY, Calls, Case, Times, Work, compared, medians, missing, race
 from .result import Goal, Ratio
-from .ways import OURS, backward, copies, transformers
+from .ways import OURS, backward, copies, model_tables, transformers
 
 LEAD = 6_000_000  # cycles the device waits before a timed run, some milliseconds: time to queue all of its launches
 GRAPH = 20  # decoded steps in one CUDA graph: no host is in it, and its launch is paid once
@@ -65,6 +66,24 @@ class CudaClock:
         return graph.replay
 
 
+class HostClock:
+    """Where there is no GPU: the clock on the wall, for kernels that Triton interprets, to see that all of it runs."""
+
+    device = "cpu"
+
+    def about(self) -> dict[str, Any]:
+        return {"name": "none: interpreted", "capability": "", "cuda": ""}
+
+    def now(self) -> float:
+        return time.perf_counter()
+
+    def before(self) -> None:
+        """Nothing waits in a queue."""
+
+    def captured(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        return call
+
+
 class Instant:
     """An event; the difference of two waits for both."""
 
@@ -106,7 +125,33 @@ def vllm(work: Work) -> Callable[[], Any]:
     cos, sin = (t.flatten(0, -2) for t in (work.rotation.cos, work.rotation.sin))
     rows = torch.arange(len(q), device=work.device) % len(cos)
     table, width = torch.cat((cos, sin), -1).to(work.dtype), work.shape[-1]
-    return lambda: (rotary_embedding(rows, q, k, width, table, not work.interleaved), (q, k))[1]
+    batch, *_, tokens, _ = work.shape
+    heads = tuple(x.view(batch, tokens, -1, width).transpose(1, 2) for x in (q, k))
+    return lambda: (rotary_embedding(rows, q, k, width, table, not work.interleaved), heads)[1]
+
+
+def liger(work: Work) -> Callable[[], Any]:
+    """Liger-Kernel 0.8, `liger_kernel/transformers/rope.py`: in place, tables of the heads' width, heads as projections
+    give them."""
+    from liger_kernel.transformers.rope import liger_rotary_pos_emb  # type: ignore[import-not-found]
+
+    if work.interleaved:
+        raise ValueError("it rotates halves alone")
+    q, k = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in work.pair)
+    return partial(liger_rotary_pos_emb, q, k, *model_tables(work))
+
+
+def transformer_engine(work: Work) -> Callable[[], Any]:
+    """Transformer Engine 2, `transformer_engine/pytorch/attention/rope.py`: angles of the heads' width in float32."""
+    from transformer_engine.pytorch.attention.rope import apply_rotary_pos_emb  # type: ignore[import-not-found]
+
+    cos, sin = model_tables(work)
+    if len(cos) > 1:
+        raise ValueError("it has one row of angles for all sequences")
+    angles = torch.atan2(sin.float(), cos.float())[0, :, None, None]
+    call = partial(apply_rotary_pos_emb, freqs=angles, tensor_format="bshd", interleaved=work.interleaved, fused=True)
+    q, k = (x.transpose(1, 2) for x in work.pair)
+    return lambda: (call(q).transpose(1, 2), call(k).transpose(1, 2))
 
 
 def compiled(work: Work) -> Callable[[], Any]:
@@ -114,11 +159,15 @@ def compiled(work: Work) -> Callable[[], Any]:
     return lambda: call(*work.pair, work.positions, work.spec)
 
 
-# name -> the module that must be there, its call; vLLM's has no gradient
+# name -> the module that must be there, its call
+FORWARD = ("vllm", "liger")  # in place: what the gradient needs is gone
+ALIKE = 0.02  # of the largest number: the rotation of a library in bfloat16 is no further off
 LIBRARIES: dict[str, tuple[str, Callable[[Work], Callable[[], Any]]]] = {
     "transformers": ("transformers", transformers),
     "flash-attn": ("flash_attn", flash_attn),
     "vllm": ("vllm", vllm),
+    "liger": ("liger_kernel", liger),
+    "transformer-engine": ("transformer_engine", transformer_engine),
     "torch.compile": ("torch", compiled),
 }
 
@@ -137,24 +186,32 @@ def versions() -> dict[str, str]:
 def calls(work: Work, clock: Any) -> tuple[Calls, dict[str, str]]:
     """phasor's call, the copy, and those of the libraries that are here; and why the others fail.
 
-    What phasor or the copy raises is passed on; what another library raises is reported, and the others go on.
+    What phasor or the copy raises is passed on; what another library raises, and that it computes something else, is
+    reported, and the others go on.
     """
     case, copy = work.case, copies(work)
     found: dict[str, Callable[[], Any]] = {"phasor": OURS[case.call](work)}
     found[COPY] = (lambda: (copy(), copy())) if case.gradient else copy
     failures: dict[str, str] = {}
     for name, (module, make) in LIBRARIES.items():
-        if missing(module) or (case.gradient and name == "vllm"):
+        if missing(module) or (case.gradient and name in FORWARD):
             continue
         try:
             call = make(work)
-            call()
+            check_alike(call(), rotate(*work.pair, work.positions, work.spec, kernel=work.kernel))
             found[name] = backward(call, work.pair) if case.gradient else call
             found[name]()
         except Exception as error:
             failures[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             found.pop(name, None)
     return ({name: clock.captured(call) for name, call in found.items()} if _decoding(case) else found), failures
+
+
+def check_alike(theirs: Any, ours: Any) -> None:
+    """``ValueError`` where a library does not rotate as phasor does: its time would be that of something else."""
+    for x, y in zip(theirs, ours, strict=True):
+        if (off := (x.detach() - y.detach()).abs().max().item()) > ALIKE * y.detach().abs().max().item():
+            raise ValueError(f"it computes something else: {off:.2g} apart")
 
 
 def _decoding(case: Case) -> bool:

@@ -82,7 +82,8 @@ class Record:
     """One run: what was called, where, with which versions, its rows, and the cases that could not run, with why.
 
     ``kernel`` is what ``--kernel`` named, ``kernels`` what `phasor.kernels.available` said. ``device`` is what there is
-    to say of a GPU, where one was measured: its name and the rate of a copy.
+    to say of a GPU, where one was measured: its name and the rate of a copy; ``bits`` what was compared on it, by name:
+    how many calls, what became of them, and what was wrong (`benchmarks/gpu.py`).
     """
 
     command: str
@@ -100,6 +101,7 @@ class Record:
     rows: tuple[Timing, ...]
     skipped: dict[str, str]
     device: dict[str, Any] | None = None
+    bits: dict[str, Any] | None = None
 
 
 def write(record: Record, path: Path) -> None:
@@ -115,7 +117,7 @@ def read(path: Path) -> Record:
     try:
         data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=keys_once)
         known = {field.name for field in fields(Record)}
-        if not isinstance(data, dict) or set(data) | {"device"} != known:  # a run on a CPU need not have one
+        if not isinstance(data, dict) or set(data) | {"device", "bits"} != known:  # a run on a CPU need not have them
             raise ValueError("it has other keys")
         return Record(**data | {"rows": tuple(Timing.from_dict(row) for row in data["rows"])})
     except (ValueError, TypeError, KeyError, IndexError) as error:

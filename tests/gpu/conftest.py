@@ -6,6 +6,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
+from interpreted import FEW_PROGRAMS
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
 
@@ -18,9 +20,9 @@ if find_spec("triton") is None:  # there is none for this system
 
 @pytest.fixture
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes as long for a program of one row as for one of a thousand."""
+    """Where it is interpreted."""
     if not INTERPRETED and DEVICE == "cpu":  # named on the command line, so not ignored
         pytest.fail("there is no GPU here: say TRITON_INTERPRET=1, or run tests/gpu/test_interpreted.py", pytrace=False)
     if INTERPRETED:
-        monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 2**14)
-        monkeypatch.setattr("phasor.rotary.kernels.triton.launch.ENOUGH", 1)
+        for name, value in FEW_PROGRAMS.items():
+            monkeypatch.setattr(f"phasor.rotary.kernels.triton.launch.{name}", value)
