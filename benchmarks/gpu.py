@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,6 +114,7 @@ def named_tests(seconds: float) -> dict[str, Any]:
     """`tests/gpu`, as pytest counts them; ``wrong`` has the names of those that failed."""
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=", "-o", "minversion=", "-rfE"]
     tests = "tests/gpu" if ON_CARD else "tests/gpu/test_plans.py"  # the others take minutes, interpreted
+    options += ["-n", "8"] if ON_CARD and find_spec("xdist") else []
     command = [sys.executable, "-m", "pytest", tests, "-m", "not slow", *options]
     try:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
