@@ -23,7 +23,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --t
 # would come last, and the other workers would wait.
 WORKERS := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test rows slow conformance laws sanitized fuzz leaks mutants packages check docs bench clean
+.PHONY: demo test rows slow conformance laws sanitized fuzz leaks mutants packages check docs bench gpu clean
 
 demo: $(DEMO)/installed
 	@PYTHONDONTWRITEBYTECODE= $(DEMO)/bin/phasor demo --out demo-output
@@ -138,6 +138,11 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/bench.py $(ARGS)
+
+# Bits and times of the kernel for GPUs within eight minutes, into one file of benchmarks/results; what was cut off goes on.
+# Where there is no GPU it is interpreted, on tiny sizes. ARGS="--minutes 4 --json OUT"
+gpu: $(STAMP)
+	@$(BIN)/python benchmarks/gpu.py $(ARGS)
 
 # The demo has an environment of its own, without the tools of development and without Triton. Bytecode is left to the
 # first import: pip would compile every file of every library, for as long as it installs them, and most are never used.

@@ -53,6 +53,8 @@ KINDS = (
     "move",
     "",
 )  # of good calls; the last: of all, bad too
+NO_TIME = "no time was left; run it again"
+LEAST = 15  # seconds that are left for a part that is begun
 SHOWN = 5  # differences that are kept of each kind
 
 
@@ -114,10 +116,12 @@ def named_tests(seconds: float) -> dict[str, Any]:
     """`tests/gpu`, as pytest counts them; ``wrong`` has the names of those that failed."""
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "filterwarnings=", "-o", "minversion=", "-rfE"]
     tests = "tests/gpu" if ON_CARD else "tests/gpu/test_plans.py"  # the others take minutes, interpreted
+    options += ["--ignore", "tests/gpu/test_interpreted.py"]  # which is about machines without a GPU
     options += ["-n", "8"] if ON_CARD and find_spec("xdist") else []
     command = [sys.executable, "-m", "pytest", tests, "-m", "not slow", *options]
     try:
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+        wide = {**os.environ, "COLUMNS": "400"}  # of the lines that name what failed
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, env=wide)
     except subprocess.TimeoutExpired:
         return {"calls": 0, "seen": {}, "wrong": [f"not through after {seconds:.0f} s"]}
     lines = ended.stdout.splitlines()
@@ -132,6 +136,12 @@ def same(old: Record, new: Record) -> bool:
     return all(getattr(old, name) == getattr(new, name) for name in ("torch", "phasor", "cpu", "quick", "kernel")) and (
         (old.device or {}).get("name") == (new.device or {}).get("name")
     )
+
+
+def shown(name: str, what: dict[str, Any]) -> None:
+    say(f"{name}: {what['calls']}: {', '.join(f'{n} {of}' for of, n in what['seen'].items())}")
+    for wrong in what["wrong"]:
+        say(f"  WRONG: {wrong}")
 
 
 def gpu(
@@ -153,45 +163,44 @@ def gpu(
     if out is not None:
         check_file_target("--json", out)
     options: dict[str, Any] = {"rounds": rounds, "quick": not ON_CARD, "clock": clock, "kernel": "triton"}
-    record = run([CASES[0].name], command="benchmarks/gpu.py", say=lambda line: None, **options)
-    record = replace(record, bits={})
+    record = replace(run([CASES[0].name], command="benchmarks/gpu.py", **options), bits={})
     if out is not None and out.is_file() and same(old := read(out), record):
-        record = replace(old, skipped={})
-
-    def keep(part: Record) -> Record:
-        if out is not None:
-            write(part, out)
-        return part
-
+        record = replace(old, skipped={name: why for name, why in old.skipped.items() if why != NO_TIME})
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "law": lambda: laws(left() / 3 if ON_CARD else 5.0, clock.device),
         "tests": lambda: {"tests/gpu": named_tests(left() / 2)},
     }
     for name, part in parts.items():
-        if not (known := [what for about, what in (record.bits or {}).items() if about.startswith(name)]) or any(
-            what["wrong"] for what in known
-        ):
-            found = part()
-            record = keep(replace(record, bits={**(record.bits or {}), **found}))
-            for about, what in found.items():
-                say(f"{about}: {what['calls']}, {', '.join(f'{n} {of}' for of, n in what['seen'].items())}")
-                for wrong in what["wrong"]:
-                    say(f"  WRONG: {wrong}")
+        before = [what for about, what in (record.bits or {}).items() if about.startswith(name)]
+        if before and not any(what["wrong"] for what in before):
+            continue
+        found = part() if left() > LEAST else {}
+        for about, what in found.items():
+            shown(about, what)
+        skipped = record.skipped if found else {**record.skipped, name: NO_TIME}
+        record = replace(record, bits={**(record.bits or {}), **found}, skipped=skipped)
+        keep(record, out)
     for case in CASES:
-        if any(row.case == case.name and case.name != CASES[0].name for row in record.rows):
-            continue
-        if left() < 15:
-            record = keep(replace(record, skipped={**record.skipped, case.name: "no time was left; run it again"}))
-            say(f"{case.name}: not run: no time was left")
-            continue
-        timed = run([case.name], say=lambda line: None, **options)
-        rows = (*(row for row in record.rows if row.case != case.name), *timed.rows)
-        record = keep(replace(record, rows=rows, skipped={**record.skipped, **timed.skipped}))
-        for row in timed.rows:
-            say(line(row))
+        if not any(row.case == case.name for row in record.rows):
+            timed = (
+                run([case.name], **options)
+                if left() > LEAST
+                else replace(record, rows=(), skipped={case.name: NO_TIME})
+            )
+            for row in timed.rows:
+                say(line(row))
+            record = replace(record, rows=record.rows + timed.rows, skipped={**record.skipped, **timed.skipped})
+            keep(record, out)
     wrong = [text for what in (record.bits or {}).values() for text in what["wrong"]]
-    say(f"{len(wrong)} wrong; {time.monotonic() - begun:.0f} s{f'; written to {out}' if out else ''}")
+    late = [name for name, why in record.skipped.items() if why == NO_TIME]
+    spent = 60 * minutes - left()
+    say(f"{len(wrong)} wrong; not run: {', '.join(late) or 'nothing'}; {spent:.0f} s; {out or 'no file'}")
     sys.exit(bool(wrong))
+
+
+def keep(record: Record, out: Path | None) -> None:
+    if out is not None:
+        write(record, out)
 
 
 if __name__ == "__main__":

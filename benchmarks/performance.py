@@ -47,7 +47,7 @@ GPU = """
 
 {}
 
-`make bench ARGS="--device cuda"` measures these by the device's own clock (CUDA events), in units of a copy of the same
+`make gpu`, or for times alone `make bench ARGS="--device cuda"`, measures these by the device's own clock (CUDA events), in units of a copy of the same
 bytes into tensors that exist, beside the libraries that are installed there.
 
 | case | what is timed |
@@ -103,6 +103,9 @@ def _run(run: Record, cases: Sequence[Case]) -> str:
             cells = [_worst([row for row in rows if (row.measured, row.dtype) == (measured, d)]) for d in DTYPES]
             name = f"`{case.name}`" + (f": {measured}" if measured != case.measured else "")
             text += f"| {name} | {' | '.join(cells)} |\n"
+    for name, what in (run.bits or {}).items():
+        counts = ", ".join(f"{n:,} {of}" for of, n in what["seen"].items())
+        text += f"\n`{name}` there: {counts}.{' What failed: [gpu.md](gpu.md).' if what['wrong'] else ''}\n"
     measured = {row.case for row in run.rows}
     if skipped := [f"`{name}` ({why})" for name, why in run.skipped.items() if name not in measured]:
         text += f"\nSkipped: {'; '.join(skipped)}.\n"

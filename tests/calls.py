@@ -320,7 +320,8 @@ class Draw:
         shape = [*(() if spec.axes.count == 1 else (spec.axes.count,)), *self.batch, seq]
         x = self.tensor(shape, self.one(torch.int64, torch.int64, torch.int32))
         if x.numel() and self.often(0.5):
-            self.memory[-1].random_(-(2**31), 2**31 - 1)
+            drawn = torch.empty_like(self.memory[-1], device="cpu").random_(-(2**31), 2**31 - 1)
+            self.memory[-1].copy_(drawn)  # each device has a generator of its own
         return x.double() if spec.coordinates == "real" and self.often(0.5) else x
 
     def rotation(self, seq: int | None = None) -> Rotation:

@@ -154,7 +154,7 @@ def test_a_norm_of_long_prompts(dtype, rounding):
 def test_a_patched_model(family):
     """Its logits are those of its own code, whose tables torch forms on this card, within rounding."""
     transformers = pytest.importorskip("transformers")
-    from phasor.patch import patch
+    from phasor import patch
 
     sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = transformers.AutoConfig.for_model(family, vocab_size=128, intermediate_size=256, pad_token_id=0, **sizes)

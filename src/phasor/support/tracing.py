@@ -33,6 +33,12 @@ def mapped() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+@constant
+def exporting() -> bool:
+    """Whether `torch.export` traces. Asked while code is made; in the code, torch 2.11 says yes to all it compiles."""
+    return torch.compiler.is_exporting()
+
+
 def known(condition: bool) -> bool:
     """Whether it holds; to a compiler, not where it takes a size that only the data will tell."""
     if not torch.compiler.is_compiling():

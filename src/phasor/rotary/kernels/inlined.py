@@ -9,7 +9,7 @@ are few, and more than to read a table when they are many.
 import torch
 from torch import Tensor
 
-from ...support.tracing import constant, known
+from ...support.tracing import constant, exporting, known
 from ..phase import cos_sin, phases
 from ..rotation import Rotation
 from ..spec import axis_steps
@@ -26,7 +26,7 @@ def is_better(q: Tensor, k: Tensor | None, angles: Angles) -> bool:
     Not where a gradient is needed: for it the compiler would keep what was formed for every head. Not in an exported
     program, which is for few tokens and many.
     """
-    if not torch.compiler.is_compiling() or torch.compiler.is_exporting():
+    if not torch.compiler.is_compiling() or exporting():
         return False
     if q.device.type in ("cpu", "meta") or isinstance(angles, Rotation):
         return False

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...support.tracing import known, mapped
+from ...support.tracing import exporting, known, mapped
 from ..rotation import Rotation
 from .base import PLAIN, Angles, Kernel, Pair, into, tables_of, tensors_of
 from .native import kernel
@@ -31,7 +31,7 @@ class Operator(Kernel):
     about = "compiled code, as one node of the graph: half precision on a CPU (native), many tokens on a GPU (triton)"
 
     def why_not(self, q: Tensor, k: Tensor | None, angles: Angles) -> str:
-        if not torch.compiler.is_dynamo_compiling() or torch.compiler.is_exporting():
+        if not torch.compiler.is_dynamo_compiling() or exporting():
             return "it is for code that torch.compile makes; exported programs keep the plain expression"
         if mapped() or not all(type(x) in PLAIN for x in (q, k, *tensors_of(angles)) if x is not None):
             return "function transforms and tensor subclasses have no rule for an operator"
