@@ -47,8 +47,8 @@ GPU = """
 
 {}
 
-`make gpu`, or for times alone `make bench ARGS="--device cuda"`, measures these by the device's own clock (CUDA events),
-in units of a copy of the same bytes into tensors that exist, beside the libraries that are installed there.
+`make gpu`, or for times alone `make bench ARGS="--device cuda"`, measures these by the device's own clock (CUDA
+events), in units of a copy of the same bytes into tensors that exist, beside the libraries that are installed there.
 
 | case | what is timed |
 |---|---|

@@ -468,7 +468,9 @@ class Draw:
         """One for each token, some of them -1; bad ones outside, or twice."""
         chosen = [-1 if self.often(0.2) else s for s in self.rng.sample(range(room), math.prod(shape))]
         if self.bad and chosen and self.often(0.1):
-            chosen[0] = self.one(-2, room, chosen[-1], 2**40)
+            wrong = self.one(-2, room, chosen[-1], 2**40)
+            if self.device == "cpu":  # what a GPU finds outside ends all that its process does there
+                chosen[0] = wrong
         slots = torch.tensor(chosen, dtype=torch.int64, device=self.device).view(shape)
         slots = slots.int() if self.often(0.3) and abs(slots).lt(2**31).all() else slots
         return torch.stack((slots, slots), -1)[..., 0] if self.often(0.2) else slots

@@ -57,6 +57,16 @@ def test_calls_of_every_kind(part):
         follows_the_law(lambda n=number: built(f"1:{n}", small=True, device=DEVICE))
 
 
+@pytest.mark.parametrize("lead", [(2, 0), (0, 2), (2, 0, 0, 3)])
+@pytest.mark.parametrize("heads, tokens", [(3, 5), (0, 5), (3, 0)])
+def test_no_numbers_in_several_batch_axes(lead, heads, tokens):
+    """Their strides fit no single axis."""
+    spec, x = RotarySpec(head_dim=8), torch.randn(*lead, heads, tokens, 8, device=DEVICE)
+    positions = torch.arange(tokens, device=DEVICE)
+    both(lambda n: rotate(x, x.clone(), positions, spec, kernel=n))
+    both(lambda n: apply_rotary_qk(x, x.clone(), Rotation.at(spec, positions), kernel=n, out=(x.clone(), x.clone())))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_the_worst_numbers(dtype):
     follows_the_law(lambda: of_worst_numbers(dtype, DEVICE))

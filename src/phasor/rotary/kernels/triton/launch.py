@@ -247,6 +247,8 @@ def batch_of(shape: Any, strides: Any, order: Order) -> tuple[int | None, int]:
     """The stride of all batch axes taken as one, or None if no stride is; and its size."""
     if order.batch is not None:
         return strides[order.batch], shape[order.batch]
+    if 0 in shape[:-3]:  # whose strides say nothing, and where nothing is read
+        return 0, 0
     stride, size = 0, 1
     for n, step in zip(reversed(shape[:-3]), reversed(strides[:-3]), strict=True):
         if n != 1 and size == 1:
