@@ -24,10 +24,10 @@ def measured():
 
 
 def test_a_call_is_one_launch_of_many_programs(measured):
-    """Positions of int32 too; 32 heads of q and 8 of k, each in a program of its own for one token."""
+    """Positions of int32 too; 32 heads of q and 8 of k, each four in a program for one token."""
     calls = {name: row for name, row in measured["calls"].items() if "launches" in row}
     assert len(calls) == 5
-    assert {(row["launches"], row["programs"]) for row in calls.values()} == {(1, 40)}
+    assert {(row["launches"], row["programs"]) for row in calls.values()} == {(1, 10)}
 
 
 def test_the_short_way_launches_what_the_long_one_does(measured):

@@ -84,7 +84,7 @@ class Programs(NamedTuple):
 
 
 def programs_of(rows: int, of_q: int, of_k: int, tile_rows: int, enough: int) -> Programs:
-    """The largest programs of which there are enough; of one row and one head, if there are never.
+    """The largest programs of which there are enough; of one row and few heads, if there are never.
 
     Three sizes, and no more: each is code of its own, which is compiled when it is first used.
     """
@@ -104,7 +104,8 @@ def least_rows(of_q: int, of_k: int, tile_rows: int, enough: int) -> list[int]:
 
 def _sizes(of_q: int, of_k: int, tile_rows: int) -> list[Programs]:
     most, sizes = max(1, of_q, of_k), []
-    for heads, rows, warps in ((HEADS, tile_rows, 4), (1, tile_rows, 4), (1, 1, 1)):
+    # On an H100, by 17 such sizes for 1 to 1024 rows: within a tenth of the best everywhere (docs/log.md).
+    for heads, rows, warps in ((HEADS, tile_rows, 4), (HEADS, 1, 1), (HEADS // 2, 1, 1)):
         heads = cdiv(most, cdiv(most, heads))  # groups of one size
         sizes.append(Programs(0, cdiv(of_q, heads), cdiv(of_k, heads), heads, rows, warps))
     return sizes
