@@ -89,7 +89,7 @@ def test_for_an_h200(name):
 
 
 def test_one_token():
-    """A warp for four heads, all loads before the stores, and a quarter of the instructions of 16 tokens and 8 heads."""
+    """A warp for four heads, loads before stores, and a quarter of the instructions of 16 tokens and 8 heads."""
     call = launched(SPECS["halves"], tokens=1)
     found = assembly.compiled(call, assembly.TARGETS["sm_90"])
     assert call[0] == (1, 10) and call[2]["num_warps"] == 1
