@@ -23,7 +23,7 @@ from .rope import (
     with_mscales,
     yarn,
 )
-from .support import by_transformers
+from .support import passes
 from .transformers import as_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
@@ -129,7 +129,7 @@ def refuse_unread(config: EngineConfig, text: Rope, stated: Sequence[tuple[str, 
         "partial_rotary_factor" in rope for rope in (beside, *(r for _, r in stated))
     ):
         raise ValueError(NO_SHARE)
-    if stated and text.get("partial_rotary_factor") is not None and config.name in by_transformers("vllm"):
+    if stated and text.get("partial_rotary_factor") is not None and passes("vllm", config) == "backend":
         raise ValueError("--hf-overrides partial_rotary_factor must stand inside rope_parameters, which it overrides")
 
 
@@ -274,7 +274,7 @@ class Vllm(Engine):
         ropes, declared = overridden(config, override, rules)
         taken = longest(config, ropes, declared, flags, rules)
         facts = model_of(config)
-        if config.name in by_transformers(self.name) and not config.path:
+        if passes(self.name, config) == "backend" and not config.path:
             model = as_transformers(config, ropes, declared, rules, "vllm/model_executor/models/registry.py")
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
@@ -287,7 +287,7 @@ class Vllm(Engine):
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         plain = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
-        transformers_runs = config.name in by_transformers(self.name) and not config.path
+        transformers_runs = passes(self.name, config) == "backend" and not config.path
         ropes = plain if transformers_runs else {kind: with_mscales(rope) for kind, rope in plain.items()}
         text: dict[str, Any] = {}
         if wanted.layers != config.model.layers or ropes != plain:
