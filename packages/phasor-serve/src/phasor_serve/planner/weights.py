@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from phasor.support.checks import number
 from phasor.support.number_text import size_text
 from phasor.tools.checkpoints.formats.gguf_file import read_header as read_gguf
 from phasor.tools.checkpoints.formats.safetensors_file import read_header as read_safetensors
+from phasor.tools.doctor.folder import examine
+from phasor.tools.doctor.model_folder import ModelFolder
 
 from ..engines import EngineConfig, load_config
 
@@ -46,6 +49,18 @@ def read_weights(path: Path) -> Weights:
     size = sum(tensor.size for header in headers for tensor in header.tensors.values())
     name = files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     return Weights(size, size, f"the headers of {name}")
+
+
+def doubts_of(config: Any) -> list[str]:
+    """What the doctor finds in a folder before its model is loaded: the plan is then for other weights than these.
+
+    Headers, shapes and stored frequencies are looked at; none where a config alone was named.
+    """
+    if not isinstance(config, str) or not Path(config).is_dir() or not ModelFolder(Path(config)).has_weights:
+        return []
+    if find_spec("transformers") is None:
+        return ["not shown: the doctor's folder checks need transformers (pip install 'phasor-rope[hf]')"]
+    return [fault.line() for fault in examine(Path(config)).findings]
 
 
 def weights_for(config: Any, files: Path | None, bits: float | None, draft: Any = None) -> Weights:
