@@ -14,7 +14,7 @@ from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import Weights, fit, memory, plan, plan_in, read_weights
 from phasor_serve.planner.amounts import bytes_in, tokens_in
 from phasor_serve.planner.fit import PAGES, RESERVES, work_of
-from phasor_serve.planner.weights import count_weights
+from phasor_serve.planner.weights import USUAL, _matrices, _shapes, count_weights
 
 GIB = 2**30
 LLAMA = {
@@ -196,6 +196,24 @@ def test_weights_by_the_config() -> None:
     assert four.low == pytest.approx(whole.low / 4) and four.high == pytest.approx(
         6.95e9 * 5 / 8 + 1.24e9 * 2, rel=0.01
     )
+
+
+@pytest.mark.parametrize("model_type", USUAL)
+def test_the_matrices_of_a_usual_decoder(model_type: str) -> None:
+    """As many weights as in transformers' own model, but for norms and biases."""
+    pytest.importorskip("transformers")
+    experts = (
+        {"num_experts": 8, "moe_intermediate_size": 1024} if model_type == "qwen3_moe" else {"num_local_experts": 8}
+    )
+    for tied in (False, True):
+        config = load_config({
+            **LLAMA, **experts, "model_type": model_type, "num_hidden_layers": 3, "num_attention_heads": 40,
+            "intermediate_size": 9216, "head_dim": 128, "hidden_size": 5120, "tie_word_embeddings": tied,
+        })  # fmt: skip
+        ours, theirs = (sum(count for count, _ in found) for found in (_matrices(config), _shapes(config.data)))
+        assert ours < theirs < 1.001 * ours
+        assert sum(count for count, wide in _matrices(config) if wide) == 5120 * 128_256 * (1 if tied else 2)
+    assert _matrices(load_config({k: v for k, v in config.data.items() if k != "intermediate_size"})) == []
 
 
 SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 100}
