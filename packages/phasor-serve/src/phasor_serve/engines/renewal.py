@@ -17,15 +17,6 @@ from .base import Engine, facts_of
 from .support import EVIDENCE
 
 Types = dict[str, list[str]]  # model type -> what "architectures" says in its configs, the likeliest first
-OWN_CODE = {  # of types that transformers does not know
-    "baichuan": "BaichuanForCausalLM", "bailing_moe": "BailingMoeForCausalLM", "chatglm": "ChatGLMModel",
-    "exaone": "ExaoneForCausalLM", "internlm": "InternLMForCausalLM", "internlm2": "InternLM2ForCausalLM",
-    "internlm3": "InternLM3ForCausalLM", "kimi_k2": "DeepseekV3ForCausalLM", "kimi_linear": "KimiLinearForCausalLM",
-    "mimo": "MiMoForCausalLM", "mimo_v2_flash": "MiMoV2FlashForCausalLM", "minicpm": "MiniCPMForCausalLM",
-    "minicpm3": "MiniCPM3ForCausalLM", "minicpmv": "MiniCPMV", "molmo": "MolmoForCausalLM",
-    "nemotron-nas": "DeciLMForCausalLM", "orion": "OrionForCausalLM", "phi3small": "Phi3SmallForCausalLM",
-    "qwen": "QWenLMHeadModel", "telechat2": "TeleChat2ForCausalLM", "xverse": "XverseForCausalLM",
-}  # fmt: skip
 GET_ROPE = ("get_rope", "get_rope_wrapper")
 OF_TEXT = re.compile("Attention|Layer$|Model|LM$")
 ROPE = r"(self\.)?(config\.)?(rope_(parameters|scaling|params)|rope_parameters\[layer_type\])"
@@ -57,8 +48,9 @@ def renew(engine: Engine, folder: Path, kept: Path = EVIDENCE) -> list[str]:
     old, version = tables[engine.name], _version(root, source.listing.partition("/")[0])
     new = {"version": version, "source": source.listing, **source.read(root, architectures())}
     new["rules"] = {p.name: sha256(p.read_bytes()).hexdigest()[:12] for p in sorted(root.glob(source.rules))}
-    new["changed"] = [] if version == engine.version else _changed(old["rules"], new["rules"])
+    new["changed"] = []
     if version != engine.version:  # whose code the reader does not follow
+        new["changed"] = sorted(name for name, digest in old["rules"].items() if new["rules"].get(name) != digest)
         new["rules"] = old["rules"]
     tables[engine.name] = new
     write_whole(kept, _wrapped(tables).encode())
@@ -66,10 +58,6 @@ def renew(engine: Engine, folder: Path, kept: Path = EVIDENCE) -> list[str]:
         f"{name} is another than in {engine.version}: until it is read, no plan is shown" for name in new["changed"]
     ]
     return [f"{engine.name} {old['version']} -> {version}", *_differences(old, new), *stale]
-
-
-def _changed(old: dict[str, str], new: dict[str, str]) -> list[str]:
-    return sorted(name for name, digest in old.items() if new.get(name) != digest)
 
 
 def _version(root: Path, package: str) -> str:
@@ -98,14 +86,14 @@ def _entries(table: dict[str, Any]) -> dict[str, str]:
 
 
 def architectures() -> Types:
-    """What transformers lists for each model type, and `OWN_CODE`."""
+    """What transformers lists for each model type, and what published configs of others say (`models.json`)."""
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     mappings = [dict(getattr(modeling_auto, name)) for name in dir(modeling_auto) if name.endswith("_MAPPING_NAMES")]
-    found: Types = {}
-    for name in sorted({*ROWS, *CONFIG_MAPPING_NAMES, *OWN_CODE}):
-        listed = [OWN_CODE.get(name, ()), *(mapping.get(name, ()) for mapping in mappings)]
+    found, own = Types(), facts_of("", lambda architecture: str(architecture))
+    for name in sorted({*ROWS, *CONFIG_MAPPING_NAMES, *own}):
+        listed = [own.get(name, ()), *(mapping.get(name, ()) for mapping in mappings)]
         classes = {c for one in listed for c in ([one] if isinstance(one, str) else one)}
         found[name] = sorted(classes, key=lambda c: ("CausalLM" not in c, "Conditional" not in c, c))
     return found

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from phasor import ModelRotary
 from phasor.rotary.scaling.yarn import magnitude
-from phasor.scaling import NTK, Linear, Llama3, Scaling, YaRN
+from phasor.scaling import NTK, Linear, Scaling, YaRN
 
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
+from .rope import BaseAndScaling, Rope, always, llama3, need, rotated, softmax_rules
 from .transformers import rewritten
 
 READS = "transformers 4.56, by which it reads configs"
@@ -131,8 +131,7 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
             attention=magnitude(factor, above) / magnitude(factor, below),
         )  # fmt: skip
     if scheme == "llama3":
-        low, high = float(rope.get("low_freq_factor", 1.0)), float(rope.get("high_freq_factor", 4.0))
-        return Llama3(factor, low_freq_factor=low, high_freq_factor=high, original_max_position=original)
+        return llama3({"low_freq_factor": 1.0, "high_freq_factor": 4.0, **rope, "factor": factor, ORIGINAL: original})
     if scheme == "longrope":
         rules.append(EngineRule("LongRoPE: the long factors at every length", PARAMS, True))
         return always(True, {**rope, ORIGINAL: original}, config.model.max_position)
