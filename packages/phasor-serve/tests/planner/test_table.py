@@ -132,6 +132,13 @@ def test_a_model_that_the_engine_does_not_have() -> None:
         assert plan(MLLAMA, length=131_072, engine=engine).verdict == "right"
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_class_that_was_not_read_is_never_called_wrong(engine: str, shared_data: Path) -> None:
+    """DeepSeek-V4 has a file of its own in both, which makes something of rope parameters that nobody read."""
+    made = plan(shared_data / "configs/full/deepseek-ai__DeepSeek-V4-Flash.json", engine=engine)
+    assert made.verdict == "not shown" and made.settings is None and "deepseek_v4" in made.refused
+
+
 @pytest.mark.parametrize(
     ("engine", "name"),
     [("vllm", "helium"), ("llama.cpp", "helium"), ("exllamav3", "cohere"), ("mlx-lm", "helium"),
