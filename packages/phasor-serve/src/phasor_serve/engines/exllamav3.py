@@ -9,7 +9,7 @@ from phasor.scaling import Scaling, YaRN
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, softmax_rules
+from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
@@ -61,10 +61,7 @@ class ExLlamaV3(Engine):
         if taken is not None and taken % PAGE:
             raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
         model = replace(model, softmax_factor=softmax(config, model))
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken, model=model,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "exllamav3/architecture/deepseek_v3.py", True)),
-        )  # fmt: skip
+        return self.reading(model, taken, rules, "exllamav3/architecture/deepseek_v3.py", run=True)
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--cache_size": -(-length // PAGE) * PAGE}

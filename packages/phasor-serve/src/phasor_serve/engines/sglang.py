@@ -10,7 +10,7 @@ from phasor.scaling import NTK, LongRoPE
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, renamed, walk
 from .flags import json_object, length
-from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, unread, with_mscales, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, unread, with_mscales, yarn
 from .support import passes
 
 OLMO3 = "sglang/srt/configs/olmo3.py: Olmo3Config, run by models/olmo2.py"
@@ -55,11 +55,7 @@ class SGLang(Engine):
         ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
         facts = model_of(config)
         model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
-            model=replace(model, max_position=declared),
-        )  # fmt: skip
+        return self.reading(replace(model, max_position=declared), taken, rules, SOFTMAX)
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         plain = {kind: written(rope, config, length) for kind, rope in parameters(config, wanted).items()}

@@ -11,7 +11,7 @@ from phasor.scaling import NTK, Linear, Scaling, YaRN
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import BaseAndScaling, Rope, always, llama3, need, rotated, softmax_rules
+from .rope import BaseAndScaling, Rope, always, llama3, need, rotated
 from .transformers import rewritten
 
 READS = "transformers 4.56, by which it reads configs"
@@ -60,10 +60,8 @@ class TensorRTLLM(Engine):
         facts = MODELS[config.name]
         rules += [EngineRule(facts.note, "tensorrt_llm/_torch/models")] if facts.note else []
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules))
-        return EngineReading(
-            engine=self.name, version=self.version, model=model, length=longest(config, flags, rules),
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "tensorrt_llm/_torch/modules/attention.py: MLA")),
-        )  # fmt: skip
+        taken = longest(config, flags, rules)
+        return self.reading(model, taken, rules, "tensorrt_llm/_torch/modules/attention.py: MLA")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--max_seq_len": length}

@@ -18,7 +18,6 @@ from .rope import (
     always,
     need,
     rotated,
-    softmax_rules,
     unread,
     with_mscales,
     yarn,
@@ -279,11 +278,8 @@ class Vllm(Engine):
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
             model = rotated(config, own, {} if facts.share == 0 or facts.note else ropes, facts.share)
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
-            model=replace(model, max_position=declared),
-        )  # fmt: skip
+        told = replace(model, max_position=declared)
+        return self.reading(told, taken, rules, "vllm/model_executor/models/deepseek_v2.py")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         plain = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
