@@ -57,3 +57,18 @@ def test_a_gguf_file_whose_keys_stay_is_named(tmp_path, phasor):
     plan = ("plan", config, "--length", 2048, "--engine", "llama.cpp", "--write", tmp_path / "out", "--gguf", file)
     code, out, _ = phasor(*plan)
     assert code == 0 and f"{file} stays as it is, and no copy is written" in out
+
+
+@pytest.mark.parametrize("heads, says", [(2, ""), (4, "weights in doubt: config.json: ")])
+def test_the_doctor_looks_at_a_folder_first(heads: int, says: str, tmp_path, phasor):
+    """Key weights of 2 heads: a config that says 4 is of another model, whatever the engine makes of it."""
+    transformers = pytest.importorskip("transformers")
+    small = {**LLAMA, "num_key_value_heads": 2, "intermediate_size": 64}
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**small)).save_pretrained(tmp_path / "model")
+    file = tmp_path / "model/config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "num_key_value_heads": heads}))
+    code, out, _ = phasor("plan", tmp_path / "model", "--engine", "vllm")
+    assert code == bool(says) and out.startswith(says or "vllm") and "paste" in out
+    code, out, _ = phasor("plan", tmp_path / "model", "--engine", "vllm", "--json")
+    assert [bool(one["doubts"]) for one in json.loads(out)] == [bool(says)]
+    assert phasor("plan", file, "--engine", "vllm")[0] == 0  # the config alone

@@ -14,7 +14,7 @@ from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import Weights, fit, memory, plan, plan_in, read_weights
 from phasor_serve.planner.amounts import bytes_in, tokens_in
 from phasor_serve.planner.fit import PAGES, RESERVES, work_of
-from phasor_serve.planner.weights import count_weights
+from phasor_serve.planner.weights import USUAL, _matrices, _shapes, count_weights
 
 GIB = 2**30
 LLAMA = {
@@ -49,13 +49,24 @@ def fits_free(reserve: Any, held: Weights, config: Any) -> float:
 
 
 QWEN_7B = {**LLAMA, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 151936}  # Qwen1.5's shapes
-REPORTS = [  # where, model, weights in GiB, engine, cache type, memory in GiB, tokens, whether they fitted
+QWEN_32B = {  # Qwen3-32B's shapes
+    **configs()["Qwen/Qwen3-8B"], "hidden_size": 5120, "num_attention_heads": 64, "num_hidden_layers": 64,
+    "intermediate_size": 25600, "vocab_size": 151936,
+}  # fmt: skip
+REPORTS = [  # where, model, GiB of weights, engine, cache type, GiB of a device, tokens, whether they fitted
     ("vllm-project/vllm#10517: 3090", LLAMA, 14.99, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 20_000, True),
     ("vllm-project/vllm#10517: 3090", LLAMA, 14.99, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 131_072, False),
     ("vllm-project/vllm#10511: H100", LLAMA, 14.96, "vllm", "bfloat16", 0.90 / 0.92 * 79.22, 8_192, True),
     ("QwenLM/Qwen3#16: 3090, GPTQ", QWEN_7B, 5.46, "vllm", "bfloat16", 0.90 / 0.92 * 23.58, 32_768, False),
     ("tscibilia/home-ops#3795: 24 GB", "Qwen/Qwen3.5-27B", 16.4, "llama.cpp", "q4_0", 23.5, 180_224, True),
     ("HilbertraumAI/HilbertRaum#391", "google/gemma-4-26B-A4B", 13.0, "llama.cpp", "float16", 23.2, 8_192, True),
+    ("tscibilia/home-ops#3795: before", "Qwen/Qwen3.5-27B", 14.34, "llama.cpp", "q8_0", 23.5, 131_072, True),
+    ("ggml-org/llama.cpp#9517: 12 GB, Q4_K_M", LLAMA, 4.58, "llama.cpp", "float16", 11.76, 131_072, False),
+    ("defilantech/LLMKube#87: 2 x 16 GB, Q4_K_M", QWEN_32B, 18.4, "llama.cpp", "float16", 31.0, 8_192, True),
+    ("defilantech/LLMKube#87: 2 x 16 GB, Q4_K_M", QWEN_32B, 18.4, "llama.cpp", "float16", 31.0, 131_072, False),
+    ("vllm-project/recipes#810: 2 x 5090, FP8", "Qwen/Qwen3.5-27B", 28.56, "vllm", "bfloat16", 31.4, 262_144, True),
+    ("vllm-project/vllm#41695: 5090, FP8", "Qwen/Qwen3-30B-A3B", 29.0, "vllm", "bfloat16", 0.95 / 0.92 * 31.4, 16_384,
+     False),
 ]  # fmt: skip
 
 
@@ -63,10 +74,22 @@ REPORTS = [  # where, model, weights in GiB, engine, cache type, memory in GiB, 
 def test_reports_of_what_fitted(
     where: str, model: Any, weights: float, engine: str, dtype: str, gib: float, tokens: int, fitted: bool
 ) -> None:
-    """vLLM took 0.9 of the memory then, and takes 0.92 now: the same bytes are left of a memory smaller by that."""
-    size = int(weights * GIB)
+    """vLLM took 0.9 of the memory then, and takes 0.92 now: the same bytes are left of a memory smaller by that.
+
+    The addresses are https://github.com/, the repository, /issues/ and the number. llama.cpp's layers lie on two cards.
+    """
+    size, devices = int(weights * GIB), 2 if "2 x 5090" in where else 1
     config = load_config(model if isinstance(model, dict) else configs()[model])
-    assert fit(config, engine, int(gib * GIB), Weights(size, size, "read"), tokens, dtype=dtype).fits == fitted
+    held = Weights(size, size, "read")
+    found = fit(config, engine, int(gib * GIB), held, tokens, dtype=dtype, tensor_parallel=devices)
+    assert found.fits == fitted
+
+
+def test_what_vllm_left_beside_a_drafting_layer() -> None:
+    """vllm-project/recipes#810, 2 x 5090: 377,456 tokens in 16 layers of full attention and one that drafts."""
+    config, held = load_config(configs()["Qwen/Qwen3.5-27B"]), Weights(int(28.56 * GIB), int(28.56 * GIB), "read")
+    found = fit(config, "vllm", int(31.4 * GIB), held, 262_144, tensor_parallel=2)
+    assert found.longest * 16 / 17 <= 1.01 * 377_456 and found.at_best * 16 / 17 >= 377_456
 
 
 def test_what_vllm_left_for_the_cache() -> None:
@@ -173,6 +196,24 @@ def test_weights_by_the_config() -> None:
     assert four.low == pytest.approx(whole.low / 4) and four.high == pytest.approx(
         6.95e9 * 5 / 8 + 1.24e9 * 2, rel=0.01
     )
+
+
+@pytest.mark.parametrize("model_type", USUAL)
+def test_the_matrices_of_a_usual_decoder(model_type: str) -> None:
+    """As many weights as in transformers' own model, but for norms and biases."""
+    pytest.importorskip("transformers")
+    experts = (
+        {"num_experts": 8, "moe_intermediate_size": 1024} if model_type == "qwen3_moe" else {"num_local_experts": 8}
+    )
+    for tied in (False, True):
+        config = load_config({
+            **LLAMA, **experts, "model_type": model_type, "num_hidden_layers": 3, "num_attention_heads": 40,
+            "intermediate_size": 9216, "head_dim": 128, "hidden_size": 5120, "tie_word_embeddings": tied,
+        })  # fmt: skip
+        ours, theirs = (sum(count for count, _ in found) for found in (_matrices(config), _shapes(config.data)))
+        assert ours < theirs < 1.001 * ours
+        assert sum(count for count, wide in _matrices(config) if wide) == 5120 * 128_256 * (1 if tied else 2)
+    assert _matrices(load_config({k: v for k, v in config.data.items() if k != "intermediate_size"})) == []
 
 
 SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "vocab_size": 100}

@@ -63,16 +63,17 @@ def plan(
 ) -> None:
     """Tell what fits a memory, and give each engine's settings for a context as a line to paste.
 
-    They are read back and proven equal, or refused with the reason.
+    They are read back and proven equal, or refused with the reason. In a folder with weights the doctor looks first.
 
-    Exit code 0: every engine can do it, 1: at least one cannot, or it does not fit, 2: bad input.
+    Exit code 0: every engine can do it, 1: at least one cannot, it does not fit, or the weights are in doubt, 2: bad
+    input.
     """
     from ..engines import ENGINES, load_config
     from ..planner import plan as make_plan
     from ..planner import plan_in
     from ..planner.amounts import bytes_in, tokens_in
     from ..planner.result import write as write_plans
-    from ..planner.weights import weights_for
+    from ..planner.weights import doubts_of, weights_for
 
     if write is not None:
         check_folder_target("--write", write, whole=True)
@@ -83,6 +84,7 @@ def plan(
     how: dict[str, Any] = {
         "length": None if length is None else tokens_in("--length", length), "method": method, "original": original,
     }  # fmt: skip
+    doubts = doubts_of(config)
     names, loaded = engine or list(ENGINES), load_config(config)
     plans: list[Plan] = []
     fits: list[Fit] = []
@@ -100,9 +102,11 @@ def plan(
             raise ValueError(fits[0].below)
     drafts = [None if draft is None else made.beside(load_config(draft)) for made in plans]
     each = list(zip_longest(plans, fits, drafts))
+    for doubt in () if as_json else doubts:
+        say(f"weights in doubt: {doubt}")
     if as_json:
         say_json([
-            made.to_dict(dtype, tensor_parallel) | {"fit": held and held.to_dict(), "draft": said}
+            made.to_dict(dtype, tensor_parallel) | {"fit": held and held.to_dict(), "draft": said, "doubts": doubts}
             for made, held, said in each
         ])  # fmt: skip
     elif table:
@@ -115,5 +119,5 @@ def plan(
         say(f"wrote {path}")
     if gguf is not None and not any(one.settings and one.settings.gguf for one in plans):
         say(f"{gguf} stays as it is, and no copy is written: these settings need none of its keys changed")
-    if any(made.settings is None for made in plans) or not all(fit.fits for fit in fits):
+    if doubts or any(made.settings is None for made in plans) or not all(fit.fits for fit in fits):
         raise typer.Exit(1)

@@ -87,6 +87,15 @@ class Engine(ABC):
         Whoever calls reads them back and takes the first that does. Raises `CannotSayError` where there are none.
         """
 
+    def reading(
+        self, model: ModelRotary, length: int | None, rules: Rules, softmax: str, run: bool = False
+    ) -> EngineReading:
+        """What it makes of a config; ``softmax``: where its code multiplies the softmax, where a model has a factor."""
+        if model.softmax_factor != 1:
+            rules.append(EngineRule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", softmax, run))
+        told = tuple(dict.fromkeys(rules))
+        return EngineReading(engine=self.name, version=self.version, model=model, length=length, rules=told)
+
     def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
         """What the engine rotates with these settings."""
         return self.read(config if settings.config is None else load_config(settings.config), settings.flags)

@@ -4,17 +4,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from phasor import ModelRotary
-from phasor.scaling import Linear, Llama3, Proportional, Scaling, YaRN
+from phasor.scaling import Scaling, YaRN
 
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
+from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
 OLMO = "exllamav3/architecture/olmo3.py: Olmo3Config"
 PAGE = 256  # tokens
+DEFAULTS: dict[str, Rope] = {
+    "linear": {"factor": 1.0}, "proportional": {},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192},
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,7 @@ class ExLlamaV3(Engine):
         if taken is not None and taken % PAGE:
             raise ValueError(f"--cache_size must be a multiple of {PAGE}, its page, got {taken}")
         model = replace(model, softmax_factor=softmax(config, model))
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken, model=model,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "exllamav3/architecture/deepseek_v3.py", True)),
-        )  # fmt: skip
+        return self.reading(model, taken, rules, "exllamav3/architecture/deepseek_v3.py", run=True)
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--cache_size": -(-length // PAGE) * PAGE}
@@ -113,18 +114,10 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
     declared = config.text.get("max_position_embeddings")
     if scheme in ("default", "mrope"):
         return None
-    if scheme == "linear":
-        return Linear(float(rope.get("factor", 1.0)))
-    if scheme == "llama3":
-        values = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192, **rope}
-        return Llama3(
-            factor=values["factor"], low_freq_factor=values["low_freq_factor"],
-            high_freq_factor=values["high_freq_factor"], original_max_position=values[ORIGINAL],
-        )  # fmt: skip
-    if scheme == "proportional":
-        if rope.get("factor") not in (None, 1):
-            rules.append(EngineRule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
-        return Proportional(float(rope.get("partial_rotary_factor", 1.0)))
+    if scheme == "proportional" and rope.get("factor") not in (None, 1):
+        rules.append(EngineRule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
+    if scheme in DEFAULTS:
+        return PLAIN[scheme]({**DEFAULTS[scheme], **rope, **({"factor": 1.0} if scheme == "proportional" else {})})
     if scheme == "yarn":
         return yarn(config, rope, declared, rules)
     if scheme in ("longrope", "su"):

@@ -26,7 +26,6 @@ from .gguf import (
     converted,
     global_spec,
 )
-from .rope import softmax_rules
 from .transformers import rewritten
 
 DEEPSEEK = "deepseek2"
@@ -311,10 +310,7 @@ class LlamaCpp(Engine):
             layers.append(None if spec is None else specs[spec, sliding])
         softmax = softmax_factor(meta, context)
         model = replace(model, layers=tuple(layers), max_position=context.trained, softmax_factor=softmax)
-        return EngineReading(
-            engine=self.name, version=self.version, length=min(asked, context.trained), model=model,
-            rules=(*rules, *softmax_rules(model, "src/models/deepseek2.cpp")),
-        )  # fmt: skip
+        return self.reading(model, min(asked, context.trained), rules, "src/models/deepseek2.cpp")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         return written(config, wanted, length)

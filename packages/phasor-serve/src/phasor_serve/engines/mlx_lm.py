@@ -8,7 +8,7 @@ from phasor.scaling import DynamicNTK, Scaling
 
 from .base import Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
-from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, softmax_rules, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, yarn
 from .transformers import rewritten
 
 ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
@@ -42,11 +42,8 @@ class MlxLm(Engine):
             raise NotReadError(f"what mlx-lm {self.version} reads of the config of {config.name}")
         rules: Rules = []
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
-        return EngineReading(
-            engine=self.name, version=self.version, model=model, length=None,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "mlx_lm/models/deepseek_v3.py"),
-                   EngineRule("no length is refused", "mlx_lm/generate.py")),
-        )  # fmt: skip
+        rules.append(EngineRule("no length is refused", "mlx_lm/generate.py"))
+        return self.reading(model, None, rules, "mlx_lm/models/deepseek_v3.py")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         return [Settings(config=rewritten(config, wanted, length))]

@@ -101,13 +101,6 @@ def rotated(
     return replace(config.model, layers=layers, softmax_factor=softmax_of(layers, config.model.softmax_factor))
 
 
-def softmax_rules(model: ModelRotary, source: str, run: bool = False) -> tuple[EngineRule, ...]:
-    """What is told of a factor on the softmax; nothing without one."""
-    if model.softmax_factor == 1:
-        return ()
-    return (EngineRule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", source, run),)
-
-
 def softmax_of(layers: Iterable[RotarySpec | None], otherwise: float) -> float:
     """The factor on the softmax: latent attention takes the square of YaRN's ``mscale_all_dim`` there."""
     latent = [spec.scaling for spec in layers if spec is not None and spec.trailing and spec.scaling is not None]

@@ -10,7 +10,8 @@ from phasor.scaling import NTK, LongRoPE
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, renamed, walk
 from .flags import json_object, length
-from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, softmax_rules, unread, with_mscales, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, unread, with_mscales, yarn
+from .support import passes
 
 OLMO3 = "sglang/srt/configs/olmo3.py: Olmo3Config, run by models/olmo2.py"
 FACTORY = "sglang/srt/layers/rotary_embedding/factory.py: get_rope"
@@ -52,13 +53,9 @@ class SGLang(Engine):
         rules: Rules = []
         rope, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
         ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
-        facts = MODELS.get(config.name, SGLangModel())
+        facts = model_of(config)
         model = rotated(config, lambda kind: rotation(config, facts, ropes[kind], declared, rules))
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, SOFTMAX)),
-            model=replace(model, max_position=declared),
-        )  # fmt: skip
+        return self.reading(replace(model, max_position=declared), taken, rules, SOFTMAX)
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         plain = {kind: written(rope, config, length) for kind, rope in parameters(config, wanted).items()}
@@ -74,15 +71,16 @@ class SGLang(Engine):
         return [Settings(flags={**override, "--context-length": length})]
 
 
-def flat(config: EngineConfig) -> bool:
-    """Whether SGLang holds one dictionary for layers that have several in the model's own code."""
-    return MODELS.get(config.name, SGLangModel()).flat
+def model_of(config: EngineConfig) -> SGLangModel:
+    """What was read of the model's file by hand, and what its call of get_rope passes."""
+    word, facts = passes("sglang", config), MODELS.get(config.name, SGLangModel())
+    return replace(facts, whole=facts.whole or "whole" in word, scaled="base" not in word)
 
 
 def parameters(config: EngineConfig, model: ModelRotary | None = None) -> dict[str, Rope]:
     """`EngineConfig.parameters`, by the kinds of layers that SGLang tells apart."""
     by_kind = config.parameters(model)
-    if not flat(config):
+    if not model_of(config).flat:
         return by_kind
     return {"": {**({} if model else renamed(config.rope)), **by_kind["full_attention"]}}
 
@@ -134,7 +132,7 @@ def standardised(rope: Rope, base: float | None, declared: int | None, original:
 
 def by_kind(config: EngineConfig, stated: Rope) -> dict[str, Rope]:
     """The rope parameters of each kind of layer; raises where they are another share of a head than the config's."""
-    if flat(config):
+    if model_of(config).flat:
         if nested := [kind for kind, value in stated.items() if isinstance(value, dict)]:
             raise ValueError(
                 f"rope_parameters.{nested[0]} stops SGLang with a TypeError: for {config.name} it holds one dictionary "

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from phasor import ModelRotary
 from phasor.rotary.scaling.yarn import magnitude
-from phasor.scaling import NTK, Linear, Llama3, Scaling, YaRN
+from phasor.scaling import NTK, Linear, Scaling, YaRN
 
 from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import BaseAndScaling, Rope, always, need, rotated, softmax_rules
+from .rope import BaseAndScaling, Rope, always, llama3, need, rotated
 from .transformers import rewritten
 
 READS = "transformers 4.56, by which it reads configs"
@@ -60,10 +60,8 @@ class TensorRTLLM(Engine):
         facts = MODELS[config.name]
         rules += [EngineRule(facts.note, "tensorrt_llm/_torch/models")] if facts.note else []
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules))
-        return EngineReading(
-            engine=self.name, version=self.version, model=model, length=longest(config, flags, rules),
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "tensorrt_llm/_torch/modules/attention.py: MLA")),
-        )  # fmt: skip
+        taken = longest(config, flags, rules)
+        return self.reading(model, taken, rules, "tensorrt_llm/_torch/modules/attention.py: MLA")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         flags = {"--max_seq_len": length}
@@ -131,8 +129,7 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
             attention=magnitude(factor, above) / magnitude(factor, below),
         )  # fmt: skip
     if scheme == "llama3":
-        low, high = float(rope.get("low_freq_factor", 1.0)), float(rope.get("high_freq_factor", 4.0))
-        return Llama3(factor, low_freq_factor=low, high_freq_factor=high, original_max_position=original)
+        return llama3({"low_freq_factor": 1.0, "high_freq_factor": 4.0, **rope, "factor": factor, ORIGINAL: original})
     if scheme == "longrope":
         rules.append(EngineRule("LongRoPE: the long factors at every length", PARAMS, True))
         return always(True, {**rope, ORIGINAL: original}, config.model.max_position)

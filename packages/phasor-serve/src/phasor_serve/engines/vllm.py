@@ -18,12 +18,11 @@ from .rope import (
     always,
     need,
     rotated,
-    softmax_rules,
     unread,
     with_mscales,
     yarn,
 )
-from .support import by_transformers
+from .support import passes
 from .transformers import as_transformers
 
 LENGTHENED = ("default", "linear", "ntk", "dynamic", "proportional")  # types whose factor lengthens the model
@@ -129,7 +128,7 @@ def refuse_unread(config: EngineConfig, text: Rope, stated: Sequence[tuple[str, 
         "partial_rotary_factor" in rope for rope in (beside, *(r for _, r in stated))
     ):
         raise ValueError(NO_SHARE)
-    if stated and text.get("partial_rotary_factor") is not None and config.name in by_transformers("vllm"):
+    if stated and text.get("partial_rotary_factor") is not None and passes("vllm", config) == "backend":
         raise ValueError("--hf-overrides partial_rotary_factor must stand inside rope_parameters, which it overrides")
 
 
@@ -274,20 +273,17 @@ class Vllm(Engine):
         ropes, declared = overridden(config, override, rules)
         taken = longest(config, ropes, declared, flags, rules)
         facts = model_of(config)
-        if config.name in by_transformers(self.name) and not config.path:
+        if passes(self.name, config) == "backend" and not config.path:
             model = as_transformers(config, ropes, declared, rules, "vllm/model_executor/models/registry.py")
         else:
             own = lambda kind: rotation(config, facts, kind, ropes, declared, taken, rules)  # noqa: E731
             model = rotated(config, own, {} if facts.share == 0 or facts.note else ropes, facts.share)
-        return EngineReading(
-            engine=self.name, version=self.version, length=taken,
-            rules=(*dict.fromkeys(rules), *softmax_rules(model, "vllm/model_executor/models/deepseek_v2.py")),
-            model=replace(model, max_position=declared),
-        )  # fmt: skip
+        told = replace(model, max_position=declared)
+        return self.reading(told, taken, rules, "vllm/model_executor/models/deepseek_v2.py")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         plain = {kind: written(config, rope) for kind, rope in config.parameters(wanted).items()}
-        transformers_runs = config.name in by_transformers(self.name) and not config.path
+        transformers_runs = passes(self.name, config) == "backend" and not config.path
         ropes = plain if transformers_runs else {kind: with_mscales(rope) for kind, rope in plain.items()}
         text: dict[str, Any] = {}
         if wanted.layers != config.model.layers or ropes != plain:

@@ -41,8 +41,10 @@ def prove(
     except NotReadError as error:
         return Proof("not shown", str(error))
     except CannotSayError as error:
-        return Proof("wrong", str(error))
-    return Proof("wrong", why) if why else Proof(support.verdict, support.reason, settings, reading)
+        settings, reading, why = None, None, str(error)
+    if support.verdict == "right" and why:
+        return Proof("wrong", why)
+    return Proof(support.verdict, support.reason, settings, reading)
 
 
 def _settings(

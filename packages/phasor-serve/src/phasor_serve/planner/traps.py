@@ -159,8 +159,6 @@ def no_base(inputs: TrapInputs) -> Iterator[Trap]:
     flat = rope if isinstance(rope, dict) and not any(isinstance(v, dict) for v in rope.values()) else {}
     if flat and "rope_theta" not in flat and inputs.text.get("rope_theta") is None:
         yield _trap(1, "rope_parameters has no rope_theta: the base is the class's default", "vllm-project/recipes#856")
-    if text := inputs.rule_with("no rope_theta in the override"):
-        yield _trap(1, text, "vllm-project/recipes#856")
 
 
 def outside(inputs: TrapInputs) -> Iterator[Trap]:
@@ -186,11 +184,6 @@ def twice(inputs: TrapInputs) -> Iterator[Trap]:
         yield _trap(4, f"{rule}: the override names the longer length already", "vllm-project/vllm#56446")
 
 
-def overwritten(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.rule_with("--yarn-attn-factor", "overwritten"):
-        yield _trap(5, text, "ikawrakow/ik_llama.cpp#1298; src/llama-context.cpp")
-
-
 def one_mscale(inputs: TrapInputs) -> Iterator[Trap]:
     for rope in (inputs.rope, inputs.override_rope):
         stated = [rope.get(name) for name in ("mscale", "mscale_all_dim")]
@@ -211,11 +204,6 @@ def moot(inputs: TrapInputs) -> Iterator[Trap]:
         yield _trap(7, "only windowed layers rotate: YaRN moves the length and nothing else", "meta-oss-cookbook#37")
 
 
-def capped(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.rule_with("caps -c") or inputs.rule_with("is cut to"):
-        yield _trap(8, text, "ggml-org/llama.cpp#17459")
-
-
 def wrong_layers(inputs: TrapInputs) -> Iterator[Trap]:
     for kind, rope in {**inputs.rope, **inputs.override_rope}.items():
         near = isinstance(rope, dict) and windowed(kind)
@@ -233,9 +221,20 @@ def wrong_layers(inputs: TrapInputs) -> Iterator[Trap]:
         )
 
 
-def not_built(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.rule_with("not read"):
-        yield _trap(10, text, "Blaizzy/mlx-vlm#1710, sgl-project/sglang#26187")
+RULED = (  # number, what stands in a rule of the reading that is a trap by itself, source
+    (1, "no rope_theta in the override", "vllm-project/recipes#856"),
+    (5, "is overwritten: the factor follows", "ikawrakow/ik_llama.cpp#1298; src/llama-context.cpp"),
+    (8, "caps -c", "ggml-org/llama.cpp#17459"),
+    (8, "is cut to", "ggml-org/llama.cpp#17459"),
+    (10, "not read", "Blaizzy/mlx-vlm#1710, sgl-project/sglang#26187"),
+    (19, "M-RoPE takes YaRN's correction range", "vllm: rotary_embedding/mrope.py"),
+)
+
+
+def ruled(inputs: TrapInputs) -> Iterator[Trap]:
+    for number, words, source in RULED:
+        if text := inputs.rule_with(words):
+            yield _trap(number, text, source)
 
 
 def by_length(inputs: TrapInputs) -> Iterator[Trap]:
@@ -267,11 +266,6 @@ def composed(inputs: TrapInputs) -> Iterator[Trap]:
         yield _trap(18, f"{scaled[0]} comes on top of the file's Llama 3 factors", "ggml-cpu/ops.cpp; tests/engines")
 
 
-def four_times(inputs: TrapInputs) -> Iterator[Trap]:
-    if text := inputs.rule_with("M-RoPE takes YaRN's correction range"):
-        yield _trap(19, text, "vllm: rotary_embedding/mrope.py")
-
-
 def by_kind(inputs: TrapInputs) -> Iterator[Trap]:
     nested = {kind: rope for kind, rope in inputs.rope.items() if isinstance(rope, dict)}
     for kind, rope in nested.items():
@@ -287,8 +281,8 @@ def by_kind(inputs: TrapInputs) -> Iterator[Trap]:
 
 
 CHECKS = (
-    no_base, outside, factor_ignored, twice, overwritten, one_mscale, moot, capped, wrong_layers, not_built, by_length,
-    two_meanings, lost_keys, composed, four_times, by_kind,
+    no_base, outside, factor_ignored, twice, one_mscale, moot, wrong_layers, ruled, by_length, two_meanings, lost_keys,
+    composed, by_kind,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from phasor.support.checks import number
 from phasor.support.number_text import size_text
 from phasor.tools.checkpoints.formats.gguf_file import read_header as read_gguf
 from phasor.tools.checkpoints.formats.safetensors_file import read_header as read_safetensors
+from phasor.tools.doctor.folder import examine
+from phasor.tools.doctor.model_folder import ModelFolder
 
 from ..engines import EngineConfig, load_config
 
@@ -17,6 +20,10 @@ WIDE = 16.0  # bits of what a quantizer leaves as it was: embeddings, and the la
 MIXED = 1.0  # bits that scales and mixed types add at most: Q4_K_M has 4.85 bits a weight (llama.cpp, tools/quantize)
 GROUPED = 0.25  # bits of scales and zeros in groups of 128 or 64 (GPTQ, AWQ)
 METHODS = {"fp8": 8.0, "mxfp4": 4.25}  # quant_method -> bits a weight, with its scales
+USUAL = {  # model types of one make, and the key that counts their experts
+    "llama": "", "mistral": "", "qwen2": "", "qwen3": "", "phi3": "", "gemma2": "", "olmo2": "", "olmo3": "",
+    "smollm3": "", "granite": "", "qwen3_moe": "num_experts", "mixtral": "num_local_experts",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,18 @@ def read_weights(path: Path) -> Weights:
     return Weights(size, size, f"the headers of {name}")
 
 
+def doubts_of(config: Any) -> list[str]:
+    """What the doctor finds in a folder before its model is loaded: the plan is then for other weights than these.
+
+    Headers, shapes and stored frequencies are looked at; none where a config alone was named.
+    """
+    if not isinstance(config, str) or not Path(config).is_dir() or not ModelFolder(Path(config)).has_weights:
+        return []
+    if find_spec("transformers") is None:
+        return ["not shown: the doctor's folder checks need transformers (pip install 'phasor-rope[hf]')"]
+    return [fault.line() for fault in examine(Path(config)).findings]
+
+
 def weights_for(config: Any, files: Path | None, bits: float | None, draft: Any = None) -> Weights:
     """The weights of a config, and of a draft's: of ``files``, else those beside the config, else counted."""
     if files is not None and bits is not None:
@@ -76,12 +95,13 @@ def _shards(file: Path) -> list[Path]:
 def count_weights(config: EngineConfig, bits: float | None = None) -> Weights:
     """The weights of the model that transformers builds for a config, without memory, in ``bits`` each.
 
+    Of usual decoders the matrices by the config alone, without the import of transformers, which takes seconds.
     ``bits``: by default what the config states. Below 16 a range: all in ``bits``, or the matrices with scales beside
     embeddings in 16 bits.
     """
     stated = bits if bits is not None else _stated(config.data)
     number("weights_bits", stated, above=0)
-    shapes = _shapes(config.data)
+    shapes = _matrices(config) or _shapes(config.data)
     total = sum(count for count, _ in shapes)
     wide = sum(count for count, outside in shapes if outside)
     source = f"{total / 1e9:.3g}e9 weights by the config, {stated:g} bits each"
@@ -90,6 +110,28 @@ def count_weights(config: EngineConfig, bits: float | None = None) -> Weights:
         return Weights(size, size, source)
     high = ((total - wide) * (stated + (GROUPED if bits is None else MIXED)) + wide * WIDE) / 8
     return Weights(int(total * stated / 8), int(high), f"{source}, estimated")
+
+
+def _matrices(config: EngineConfig) -> list[tuple[int, bool]]:
+    """What `_shapes` finds, without norms and biases (under 0.1 %); empty where a config leaves a size to its class.
+
+    Four matrices of attention and the three of a gated feed-forward, or of each expert beside the one that chooses.
+    """
+    data, model = config.data, config.model
+    sizes = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "tie_word_embeddings")
+    experts = USUAL.get(str(data.get("model_type")))
+    if (
+        experts is None
+        or not model.distinct
+        or any(data.get(key) is None for key in (*sizes, *filter(None, [experts])))
+    ):
+        return []
+    hidden, vocabulary = int(data["hidden_size"]), int(data["vocab_size"]) * int(data["hidden_size"])
+    attention = 2 * hidden * next(iter(model.distinct)).head_dim * (model.num_heads + model.num_kv_heads)
+    feeding = 3 * hidden * int(data.get("moe_intermediate_size") or data["intermediate_size"])
+    feeding = int(data[experts]) * (feeding + hidden) if experts else feeding
+    outer = [(vocabulary, True)] * (1 if data["tie_word_embeddings"] else 2)
+    return [(len(model.layers) * (attention + feeding), False), *outer]
 
 
 def _shapes(data: dict[str, Any]) -> list[tuple[int, bool]]:
