@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import limited
-from conformance.walk import model_types
 from phasor import ModelRotary, RotarySpec
 from phasor_lab.demo.run import bundled_models
 
@@ -59,16 +58,6 @@ def test_both_files_are_small_and_nothing_is_there_twice(held):
     named = {name for rotation in held["rotations"] for name in rotation["arrays"].values()} | {"in"}
     assert named == set(held["arrays"])
     assert held["licence"] == "CC0-1.0" and held["version"] == 2
-
-
-def test_every_model_type_that_rotates_is_in_it(held):
-    types = model_types()
-    assert set(bundled_models()) <= {row[0] for row in held["models"]}
-    missing = set(types) - {row[0] for row in held["models"]}
-    assert missing == {"lightglue"}  # its frequencies are trained, the config has none
-    page = (DOCS / "golden_pack.md").read_text()
-    assert f"{len(set(types) - missing)} model types of transformers" in page
-    assert f"{len(held['models'])} rows of models share {len(held['rotations'])} rotations" in page
 
 
 def test_the_hash_is_that_of_the_content(held):
