@@ -46,18 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.types or list(config_classes())
     logging.getLogger("transformers").setLevel(logging.CRITICAL)  # after its import, which sets it
     new = new_types(names, stated())
-    for name in new:
-        say(f"new: {name}: {config_classes()[name].__name__}")
+    for name, cls in new.items():
+        say(f"new: {name}: {cls.__name__}")
     changed = observe_all(observable(names), options.processes, options.kept)
     say(f"{len(new)} new, {changed} changed")
     return int(bool(new or changed))
 
 
-def new_types(names: list[str], rows: Mapping[str, Any]) -> list[str]:
+def new_types(names: list[str], rows: Mapping[str, Any]) -> dict[str, Any]:
     """The types without a row whose config classes have rope parameters, and are not those of a row."""
     known = {row.get("config") for row in rows.values()}
-    classes = {name: config_classes()[name] for name in names if name not in rows}
-    return [name for name, cls in classes.items() if hasattr(cls, "rope_parameters") and cls.__name__ not in known]
+    mapping = importlib.import_module("transformers").CONFIG_MAPPING
+    without = [name for name in names if name not in rows]
+    classes = {name: mapping[name] if name in mapping else config_classes()[name] for name in without}
+    return {n: cls for n, cls in classes.items() if hasattr(cls, "rope_parameters") and cls.__name__ not in known}
 
 
 def observable(names: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from house import PACKAGES, ROOT
 from phasor.cli.app import ELSEWHERE, GROUP, _installed
+from phasor.cli.convert import _told
 
 PROJECTS = [tomllib.loads((ROOT / path / "../../pyproject.toml").read_text())["project"] for path in PACKAGES[1:]]
 
@@ -42,3 +43,13 @@ def test_the_list_names_what_can_be_installed(phasor, monkeypatch):
     monkeypatch.setattr("phasor.cli.app._installed", dict)
     code, out, _ = phasor("--help")
     assert code == 0 and "plan, engine: pip install phasor-serve" in out and "\n  plan " not in out
+
+
+def test_a_long_conversion_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr("phasor.cli.progress.EVERY", 0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    told = _told(8 << 20)
+    for count in (100, 3 << 20):
+        told(count)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("3 of at most 8 MiB, ") and line.endswith(" s left")

@@ -215,20 +215,6 @@ FILES = {
 }  # fmt: skip
 
 
-def refused(reader: Reader, place: Path, what: str) -> str:
-    """What the reader says of a damaged file, naming it or its folder, or nothing where it reads it."""
-    try:
-        reader.read(place)
-    except ValueError as error:
-        says = str(error)
-    except Exception as error:
-        raise AssertionError(what) from error
-    else:
-        return ""
-    assert str(place) in says and len(says.replace("x" * 100_000, "")) < 3000, (what, says)
-    return says
-
-
 def read_or_refused(reader: Reader, place: Path, what: str) -> tuple[str, str]:
     """What it read, and what it says of a damaged file, naming it or its folder: one of both."""
     before = contents(place)

@@ -249,7 +249,7 @@ def test_links_lead_somewhere_and_pictures_have_a_text():
 
 
 def test_what_the_start_pages_count():
-    """Model types, families that number images and the demo's models: of the pages and the tables that have them."""
+    """Model types, also of the golden pack, families that number images, the demo's models: as the tables have them."""
     from conformance.walk import model_types
     from phasor_lab.demo.run import bundled_models
     from positions.theirs import MODELS
@@ -258,6 +258,11 @@ def test_what_the_start_pages_count():
     types = len(model_types())
     assert f"the {types} model types of transformers" in tour
     assert f"Configs of {types} model types" in readme and len(readme.splitlines()) <= 110
+    pack = json.loads((ROOT / "docs/golden/phasor_golden.json").read_text(encoding="utf-8"))
+    there, page = {row[0] for row in pack["models"]}, (ROOT / "docs/golden_pack.md").read_text(encoding="utf-8")
+    assert {*model_types(), *bundled_models()} - there == {"lightglue"}  # trained: its config has no frequencies
+    assert f"{types - 1} model types of transformers" in page
+    assert f"{len(pack['models'])} rows of models share {len(pack['rotations'])} rotations" in page
     assert f"as {len(MODELS)} families number their tokens" in tour  # each compared with transformers' own code
     assert len(bundled_models()) == 12 and "draws the rotation of twelve published models" in readme
 

@@ -5,6 +5,7 @@ method that applies a rotation.
 """
 
 import ast
+import gc
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -112,7 +113,11 @@ class Source:
 def read_source() -> Source:
     spec = find_spec("transformers")
     assert spec is not None and spec.origin
-    return Source(Path(spec.origin).parent / "models")
+    gc.disable()  # a collector would look through all trees again and again, half of the time
+    try:
+        return Source(Path(spec.origin).parent / "models")
+    finally:
+        gc.enable()
 
 
 @cache

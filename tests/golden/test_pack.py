@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,18 @@ import pytest
 import torch
 
 import limited
-from conformance.walk import model_types
 from phasor import ModelRotary, RotarySpec
-from phasor.tools.golden import write_pack
-from phasor.tools.golden.pack import pack_of
 from phasor_lab.demo.run import bundled_models
 
 from .conftest import CONFIGS
 from .matrix import llama3
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PACK = DOCS / "golden"
+sys.path.append(str(DOCS))
+
+from golden_pack import FOLDER as PACK  # noqa: E402
+from golden_pack import main, pack_of, stale  # noqa: E402
+
 DTYPES = {"positions": "float64", "rates": "float64", "first": "int32", "second": "int32"}  # float32: all others
 
 
@@ -56,16 +58,6 @@ def test_both_files_are_small_and_nothing_is_there_twice(held):
     named = {name for rotation in held["rotations"] for name in rotation["arrays"].values()} | {"in"}
     assert named == set(held["arrays"])
     assert held["licence"] == "CC0-1.0" and held["version"] == 2
-
-
-def test_every_model_type_that_rotates_is_in_it(held):
-    types = model_types()
-    assert set(bundled_models()) <= {row[0] for row in held["models"]}
-    missing = set(types) - {row[0] for row in held["models"]}
-    assert missing == {"lightglue"}  # its frequencies are trained, the config has none
-    page = (DOCS / "golden_pack.md").read_text()
-    assert f"{len(set(types) - missing)} model types of transformers" in page
-    assert f"{len(held['models'])} rows of models share {len(held['rotations'])} rotations" in page
 
 
 def test_the_hash_is_that_of_the_content(held):
@@ -168,7 +160,7 @@ def test_the_consumer_finds_every_rotation_right_and_an_error_wrong(tmp_path, he
 # --- what is written, and what is refused ---
 
 
-def test_equal_rotations_are_there_once(tmp_path):
+def test_equal_rotations_are_there_once():
     spec = RotarySpec(head_dim=8)
     one = ModelRotary(model_type="a", layers=(spec, None), layer_types=("full", "none"), num_heads=1)
     other = ModelRotary(
@@ -181,46 +173,21 @@ def test_equal_rotations_are_there_once(tmp_path):
     assert shared == {"positions", "rates", "cos", "sin"}
 
 
-def test_any_name_is_a_text_in_every_format(tmp_path):
-    name = 'a"b\\c??/d\né\ud800'
-    folder = write_pack({name: CONFIGS["llama"]}, tmp_path / "pack")
-    assert json.loads((folder / "phasor_golden.json").read_text())["models"][0][0] == name
+def test_any_name_is_a_text_in_every_format_and_the_bytes_are_the_same_every_run(tmp_path):
+    config = tmp_path / 'a"b\\c??é.json'
+    config.write_text(json.dumps(CONFIGS["llama"]))
+    folder = tmp_path / "pack"
+    written = []
+    for _ in range(2):
+        main([str(folder), str(config)])
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert written[0] == written[1] and len(written[0]) == 2
+    assert json.loads(written[0]["phasor_golden.json"])["models"][0][0] == str(config)
 
 
-def test_the_same_bytes_every_run_and_an_older_pack_is_replaced(tmp_path):
-    folder = write_pack({"a": CONFIGS["yarn"]}, tmp_path / "pack")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert write_pack({"a": CONFIGS["yarn"]}, folder) == folder
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before and len(before) == 2
-    (folder / "mine.txt").write_text("kept")
-    with pytest.raises(ValueError, match=r"folder must be new, empty, or hold an older pack, got .*; name another"):
-        write_pack({"a": CONFIGS["llama"]}, folder)
-    assert (folder / "mine.txt").read_text() == "kept"
-
-
-def test_what_cannot_be_in_a_pack_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="models must name at least one model, got none"):
-        write_pack({}, tmp_path / "pack")
-    with pytest.raises(ValueError, match=r"models: mine: no rotary: .*; leave it out"):
-        write_pack({"mine": {"model_type": "bert"}}, tmp_path / "pack")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_command(tmp_path, phasor, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("llama", "neox"):
-        Path(f"{name}.json").write_text(json.dumps(CONFIGS[name]))
-    code, out, err = phasor("golden", "llama.json", "neox.json", "--pack")
-    assert (code, err) == (0, "") and out.startswith("golden-pack: phasor_golden.json, phasor_golden.safetensors, ")
-    held = json.loads(Path("golden-pack/phasor_golden.json").read_text())
-    assert [row[0] for row in held["models"]] == ["llama.json", "neox.json"]
-    code, out, err = phasor("golden", "llama.json", "neox.json")
-    assert (
-        code == 2 and err == "phasor: golden vectors are those of one config, got 2; add --pack for many in one pack\n"
-    )
-    for option in (["--seed", "1"], ["--moved"], ["--part", "x"], ["--positions", "1"]):
-        code, out, err = phasor("golden", "llama.json", "--pack", *option)
-        assert code == 2 and "leave out --part, --positions, --moved, --seed" in err
+def test_what_does_not_rotate_is_refused():
+    with pytest.raises(ValueError, match=r"mine: no rotary: .*; leave it out"):
+        pack_of({"mine": {"model_type": "bert"}})
 
 
 def test_a_direction_is_in_the_rates():
@@ -240,3 +207,8 @@ def test_what_may_be_off_is_what_the_page_says():
     about = pack_of({"m": CONFIGS["llama"]}).about
     assert about["tolerance"] == {"cos_sin": 1e-6, "out": 4e-6, "float32_angles_per_radian": per_radian}
     assert "1e-6 times `factor` for cos and sin, 4e-6 times `factor` for `out`" in (DOCS / "golden_pack.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_pack_is_current():
+    assert not stale(), "docs/golden is stale; run: python docs/golden_pack.py"

@@ -1,4 +1,4 @@
-"""Forty mistakes of collators and servers, each named at its place, and thirty right batches, none accused.
+"""Sixty mistakes of collators and servers, each named at its place, and thirty right batches, none accused.
 
 Positions are written down by plain arithmetic, not by the builders of phasor; those of images by the rule of the
 Qwen2-VL paper, section 2.1: an image of h x w tokens takes ``max(h, w)`` positions.
@@ -30,6 +30,8 @@ def image(start, h, w):
 # three words, an image of 2 x 3 tokens, two words: the image takes 3 positions, 3 less than its tokens
 KINDS = rows([0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0])
 SEEN = torch.cat([arange(3).expand(3, -1), image(3, 2, 3), T([6, 7]).expand(3, -1)], 1)[:, None]
+STILL = SEEN.clone()
+STILL[1, :, 3:9] = 3
 VISION = {"axes": 3, "kinds": KINDS, "rule": RULE, "image_grids": rows([1, 4, 6])}
 LEFT = rows([0, 0, 0, 1, 1, 1, 1, 1], [1] * 8)
 RIGHT_PAD = LEFT.flip(1)
@@ -92,6 +94,36 @@ WRONG = {
     "one plane where the model takes three": (torch.arange(8)[None], {"axes": 3}, "planes missing", None, None),
     "no plane of the text": (
         torch.arange(8).expand(3, 1, 8), {"axes": 3, "text_plane": True}, "plane of the text missing", None, None),
+    "an arange over left padding on three axes": (
+        torch.arange(8).expand(3, 2, 8), {"axes": 3, "attention_mask": LEFT}, "padding is counted", 0, 3),
+    "not padded with their ids": (torch.arange(6), {"length": 8}, "not padded with their ids", 0, 6),
+    "three planes where the model takes one": (torch.arange(8).expand(3, 1, 8), {}, "too many planes", None, None),
+    "planes stacked behind the batch": (
+        torch.arange(8).expand(2, 3, 8), {"axes": 3, "batch": 2}, "planes in another place", None, None),
+    "chunks of a shard that count from 0": (arange(4, 4), {"places": ZIGZAG}, "shard numbered locally", 0, 4),
+    "one too far inside a row": (T([0, 1, 2, 3, 4, 6, 7, 8]), {}, "off by one", 0, 5),
+    "a token twice at one place": (T([0, 1, 2, 3, 4, 4, 5, 6]), {}, "off by one", 0, 5),
+    "again from 0 beside a cache, by the mask of all": (
+        torch.arange(2).expand(2, 2), {"attention_mask": torch.ones(2, 6)}, "starts again beside the cache", 0, 0),
+    "an inverted mask": (
+        rows([0, 1, 2, 2, 2, 2, 2, 2], [0] * 8), {"attention_mask": LEFT[:1].expand(2, 8)}, "constant", 0, 3),
+    "bounds without the last document": (arange(3, 5), {"cu_seqlens": T([0, 3])}, "cu_seqlens", 0, 3),
+    "bounds of more tokens than there are": (arange(3, 5), {"cu_seqlens": T([0, 3, 12])}, "cu_seqlens", 0, 7),
+    "bounds that are lengths": (arange(3, 5), {"cu_seqlens": T([3, 5])}, "cu_seqlens", None, None),
+    "a document over the end of a row": (
+        torch.arange(8).expand(2, 8), {"cu_seqlens": T([0, 9, 16])}, "cu_seqlens", 1, 0),
+    "mask and bounds of other lengths": (
+        arange(3, 5)[None], {"attention_mask": rows([1, 1, 1, 1, 2, 2, 2, 2]), **PACKED}, "mask and cu_seqlens differ",
+        0, 3),
+    "a mask that was not padded": (
+        torch.arange(8)[None], {"attention_mask": LEFT[:1, :6]}, "mask of another length", 0, 6),
+    "height of an image zeroed": (STILL, VISION, "a plane stands still", 0, 6),  # vllm 29425
+    "patches column by column": (  # pytorch-image-models 2541
+        SEEN[..., [0, 1, 2, 3, 6, 4, 7, 5, 8, 9, 10]], VISION, "patches in another order", 0, 4),
+    "a gap on three axes that agree": (
+        T([0, 1, 2, 3, 7, 8, 9, 10]).expand(3, 1, 8), {"axes": 3}, "images numbered as text", 0, 4),
+    "all planes of one image turned round": (SEEN.flip(-1), VISION, "wrong", 0, 0),
+    "backwards": (torch.arange(8).flip(0), {"cu_seqlens": T([0, 8])}, "wrong", 0, 0),
 }  # fmt: skip
 
 RIGHT = {
@@ -136,14 +168,14 @@ RIGHT = {
 
 def found_in(positions, more):
     more = dict(more)
-    length, axes = positions.shape[-1], more.get("axes", 1) + more.get("text_plane", False)
+    length, axes = more.pop("length", positions.shape[-1]), more.get("axes", 1) + more.get("text_plane", False)
     several = positions.ndim > 1 and positions.shape[0] != axes
     batch = more.pop("batch", positions.shape[-2] if positions.ndim == 3 or several else 1)
     return check(torch.full((batch, length), 7), positions, **more)
 
 
-def test_there_are_forty_and_thirty():
-    assert (len(WRONG), len(RIGHT)) == (40, 30)
+def test_there_are_sixty_and_thirty():
+    assert (len(WRONG), len(RIGHT)) == (60, 30)
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -152,6 +184,9 @@ def test_a_mistake_is_named_at_its_place(name):
     found = found_in(positions, more)
     assert found and (found[0].cause, found[0].row, found[0].token) == (cause, row, token), str(found)
     assert found.wrong == found and set(found.causes) == {cause}, str(found)
+    with pytest.raises(ValueError, match="position_ids must be right for their batch") as error:
+        found.raise_if_any()
+    assert str(found) in str(error.value) and (token is None or f"token {token}: {cause}" in str(found))
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -1,9 +1,6 @@
 """`phasor convert`: a checkpoint in another pair layout or format, with a proof."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +8,7 @@ import typer
 
 from ..support.plain_text import one_line, say
 from ..support.whole_files import check_folder_target
-
-SHORT = 1.0  # seconds
+from .progress import progress
 
 
 def convert(
@@ -66,8 +62,7 @@ def convert(
     if target is None and not dry_run:
         raise ValueError("DST is missing; name a new folder")
     if target is not None and not dry_run:
-        with _bar(plan.size) as tell:
-            report = carry_out(plan, target, force=force, proof=proof, tell=tell)
+        report = carry_out(plan, target, force=force, proof=proof, tell=_told(plan.size))
         say(_summary(report, target))
     if plan.source.lost:
         raise typer.Exit(1)
@@ -83,34 +78,16 @@ def _detect(source: Path, part: str | None, allow_pickle: bool) -> None:
         raise typer.Exit(1)
 
 
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Bytes, speed and time left, on stderr, of what takes longer than `SHORT`; nothing where that is no terminal."""
-    start, written = time.monotonic(), 0
-    with ExitStack() as open_bar:
-        update: Callable[[int], object] | None = None
+def _told(total: int) -> Callable[[int], None]:
+    """To be called with the bytes of each write: says how many are written, of how many, and the time left."""
+    tell, written = progress("MiB"), 0
 
-        def wrote(count: int) -> None:
-            nonlocal update, written
-            written += count
-            if update is None and time.monotonic() - start > SHORT:
-                update = open_bar.enter_context(_shown_bar(total))
-            if update is not None:
-                update(written)
+    def wrote(count: int) -> None:
+        nonlocal written
+        written += count
+        tell(written >> 20, total >> 20)
 
-        yield wrote if sys.stderr.isatty() else lambda count: None
-
-
-@contextmanager
-def _shown_bar(total: int) -> Iterator[Callable[[int], object]]:
-    """Set the bytes written so far. By rich, whose import takes a tenth of a second."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = BarColumn(bar_width=20), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda written: bar.update(task, completed=written)
+    return wrote
 
 
 def _summary(report: dict[str, Any], target: Path) -> str:

@@ -11,17 +11,10 @@ from ..support.whole_files import check_folder_target
 
 
 def golden(
-    configs: Annotated[
-        list[str],
-        typer.Argument(metavar="CONFIG...", help="A config.json or a folder that holds one; many with --pack."),
-    ],
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A config.json or a folder that holds one.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL, or golden-pack).")
+        Path | None, typer.Option(metavar="DIR", help="The folder to write (default: golden-MODEL).")
     ] = None,
-    pack: Annotated[
-        bool,
-        typer.Option("--pack", help="Write all parts of all configs into one small pack: safetensors and JSON."),
-    ] = False,
     part: Annotated[str | None, typer.Option(help="The part of a composite config (default: its text model).")] = None,
     positions: Annotated[
         str | None,
@@ -35,36 +28,16 @@ def golden(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
-    """Write golden vectors: right results, to test rotary code in any language against.
-
-    With --pack, those of many models go into one pack.
-    """
+    """Write golden vectors: right results, to test rotary code in any language against."""
     from ..models.configs import read_config
     from ..tools.golden import write
 
     if out is not None:
         check_folder_target("--out", out, whole=True)
-    if pack:
-        if (part, positions, moved, seed) != (None, None, False, 0):
-            raise ValueError(
-                "--pack has all parts at positions of its own; leave out --part, --positions, --moved, --seed"
-            )
-        _pack(configs, out or Path("golden-pack"))
-        return
-    if len(configs) > 1:
-        raise ValueError(f"golden vectors are those of one config, got {len(configs)}; add --pack for many in one pack")
     chosen = None if positions is None else _numbers(positions)
-    model = read_config(configs[0], part=part)
+    model = read_config(config, part=part)
     folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, moved=moved, seed=seed)
     say(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
-
-
-def _pack(configs: list[str], out: Path) -> None:
-    from ..tools.golden import write_pack
-
-    folder = write_pack({config: config for config in configs}, out)
-    files = sorted(folder.iterdir())
-    say(f"{folder}: {', '.join(path.name for path in files)}, {sum(path.stat().st_size for path in files):,} bytes")
 
 
 def check(

@@ -2,7 +2,6 @@
 
 from .check import check
 from .folder import write
-from .pack import write_pack
 from .report import GoldenReport, TensorFinding
 
-__all__ = ["GoldenReport", "TensorFinding", "check", "write", "write_pack"]
+__all__ = ["GoldenReport", "TensorFinding", "check", "write"]

@@ -55,12 +55,13 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
     inputs = inputs_of(vectors, kind)
     known = list(mistakes(case, vectors.data["softmax_factor"], vectors.tensors.get(f"{kind.name}.temperature")))
     known += of_kinds(kind, vectors.kinds.values())
-    off = [c for c in wrong if imitate(case, c.short, inputs) is not None]
+    plain = {c.short: given for c in wrong if (given := imitate(case, c.short, inputs)) is not None}
+    off = [c for c in wrong if c.short in plain]
     for tensors in (off, off[:1])[: len(off)]:
         scores = []
         for mistake in itertools.chain(known, fits(case, tensors, inputs)):
             changed = mistake.of(case)
-            left = None if changed is None else _left(tensors, case, changed, inputs)
+            left = None if changed is None else _left(tensors, case, changed, inputs, plain)
             if left is not None:
                 scores.append(Score(mistake, left, mistake in known))
         if scores:
@@ -109,25 +110,30 @@ def _told(scores: list[Score], tensors: list[Comparison]) -> Cause:
 
 
 def _left(
-    tensors: list[Comparison], case: RotationCase, changed: RotationCase, inputs: dict[str, Tensor]
-) -> float | None:
-    """What a mistake leaves of the tolerance in the worst tensor; None unless it explains each of them."""
+    tensors: list[Comparison], case: RotationCase, changed: RotationCase, inputs: dict[str, Tensor],
+    plain: dict[str, Tensor],
+) -> float | None:  # fmt: skip
+    """What a mistake leaves of the tolerance in the worst tensor; None unless it explains each of them.
+
+    ``plain``: what the case gives, by the name of the tensor.
+    """
     worst = 0.0
     for c in tensors:
-        left = _left_in(c, case, changed, inputs)
+        left = _left_in(c, case, imitate(changed, c.short, inputs), changed, plain[c.short])
         if left is None:
             return None
         worst = max(worst, left)
     return worst
 
 
-def _left_in(c: Comparison, case: RotationCase, changed: RotationCase, inputs: dict[str, Tensor]) -> float | None:
+def _left_in(
+    c: Comparison, case: RotationCase, candidate: Tensor | None, changed: RotationCase, plain: Tensor
+) -> float | None:
     """By how much of the tolerance the telling elements are off on average; None unless nearly all of them are those of
     the changed case, and nearly all wrong ones nearer to it than to the right one. A case
     that changes nothing explains nothing.
     """
-    candidate, plain = imitate(changed, c.short, inputs), imitate(case, c.short, inputs)
-    assert candidate is not None and plain is not None
+    assert candidate is not None
     if candidate.shape != c.got.shape or torch.equal(candidate, plain):
         return None
     candidate = candidate.to(c.other_dtype).double()
