@@ -1,7 +1,4 @@
-"""`get_rope_index` of transformers' own models: a class that never builds its weights, with a default config.
-
-MiniCPM-V's is left out: its slices lie on a canvas, which no `Rule` says.
-"""
+"""`get_rope_index` of transformers' own models: a class that never builds its weights, with a default config."""
 
 import importlib
 from functools import cache
@@ -21,6 +18,7 @@ MODELS = {
     "glm_image": ("GlmImageModel", "GlmImageConfig"),
     "glm_ocr": ("GlmOcrModel", "GlmOcrConfig"),
     "hunyuan_vl": ("HunYuanVLModel", "HunYuanVLConfig"),
+    "minicpmv4_7": ("MiniCPMV4_7Model", "MiniCPMV4_7Config"),
     "paddleocr_vl": ("PaddleOCRVLModel", "PaddleOCRVLConfig"),
     "qwen2_5_omni": ("Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniThinkerConfig"),
     "qwen2_5_vl": ("Qwen2_5_VLModel", "Qwen2_5_VLConfig"),

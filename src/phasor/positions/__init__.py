@@ -10,6 +10,7 @@ from ..support.later import later
 from .rules import Rule
 
 if TYPE_CHECKING:
+    from .canvas import from_canvas
     from .checking import Findings, PositionFinding, check, check_shards
     from .grids import centres, grid, patches
     from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
@@ -28,6 +29,7 @@ __getattr__, __dir__ = later(
         ),
         **dict.fromkeys(("decode", "decode_from", "from_mask", "packed", "text"), ".rows"),
         **dict.fromkeys(("gather", "shard", "shard_order"), ".shards"),
+        "from_canvas": ".canvas",
     },
 )
 
@@ -48,6 +50,7 @@ __all__ = [
     "check_shards",
     "decode",
     "decode_from",
+    "from_canvas",
     "from_kinds",
     "from_mask",
     "from_segments",
