@@ -57,6 +57,12 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
     return new
 
 
+def made_of(cls: type[nn.Module], config: Mapping[str, Any]) -> nn.Module:
+    """A model of diffusers with what a config says that its class takes."""
+    takes = inspect.signature(cls).parameters
+    return cls(**{key: value for key, value in config.items() if key in takes})
+
+
 def built(make: Callable[[], nn.Module]) -> nn.Module:
     """A model with random weights, noise where they would start at zero."""
     with torch.random.fork_rng([]):
