@@ -44,7 +44,7 @@ def later_text(ids: Tensor) -> Tensor:
 
 
 def in_halves(model: nn.Module) -> None:
-    """Pairs of the first and the second half of a head, by tables in that order: self-consistent, and not the class's."""
+    """Pairs of the first and the second half of a head, by tables in that order: right in itself."""
 
     def turned(x: Tensor, tables: tuple[Tensor, Tensor], sequence_dim: int) -> Tensor:
         cos, sin = (t[:, None, 0::2] for t in tables)
@@ -58,14 +58,18 @@ def in_halves(model: nn.Module) -> None:
             processor.__class__ = type("Ported", (type(processor),), {"__call__": call})
 
 
+exchanged, in_twos = (
+    at_other_ids(lambda ids: ids[:, [0, 2, 1]]),
+    at_other_ids(lambda ids: ids * torch.tensor([1, 2, 1])),
+)
 FAULTS = {
-    "rows and columns exchanged": ("flux", at_other_ids(lambda ids: ids[:, [0, 2, 1]]), "axes swapped", "its row turns the pairs of the column"),
-    "centres off by a half": ("flux", at_other_ids(off_by_a_half), "positions", "tokens 3-17: row +0.5; tokens 3-17: col"),
+    "rows and columns exchanged": ("flux", exchanged, "axes swapped", "its row turns the pairs of the column"),
+    "centres off by a half": ("flux", at_other_ids(off_by_a_half), "positions", "tokens 3-17: row +0.5; tokens 3"),
     "text ids shifted": ("flux2", at_other_ids(later_text), "positions", "tokens 0-2: index +2"),
-    "rows counted in twos": ("flux", at_other_ids(lambda ids: ids * torch.tensor([1, 2, 1])), "positions", "row up to 2"),
+    "rows counted in twos": ("flux", in_twos, "positions", "row up to 2"),
     "halves, not neighbours": ("flux", in_halves, "layout", "halves, and its class"),
     "another base": ("flux", lambda model: setattr(model.pos_embed, "theta", 500), "frequencies", "other frequencies"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
