@@ -83,6 +83,7 @@ def test_a_processor_that_is_set_later_runs_as_it_is() -> None:
     assert type(model.single_transformer_blocks[0].attn.processor) is processor
 
 
-def test_a_model_of_diffusers_needs_no_inputs() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_of_diffusers_needs_no_inputs(dtype: torch.dtype) -> None:
     packages()
-    assert phasor.patch(builders().MODELS["flux"][0]()).replaced == 2
+    assert phasor.patch(builders().MODELS["flux"][0]().to(dtype)).replaced == 2

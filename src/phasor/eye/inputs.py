@@ -43,7 +43,8 @@ def _candidates(model: nn.Module) -> Iterator[Call]:
     made = torch.Generator().manual_seed(0)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     if isinstance(shown := getattr(model, "default_cfg", None), Mapping) and "input_size" in shown:  # timm
-        yield Call(model, (torch.randn(1, *shown["input_size"], generator=made).to(device),))
+        weight = next(model.parameters())
+        yield Call(model, (torch.randn(1, *shown["input_size"], generator=made).to(weight),))
     words = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
     if words:
         ids = torch.randint(0, min(words), (1, TOKENS), generator=made).to(device)
