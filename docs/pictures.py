@@ -1,4 +1,5 @@
-"""The table of docs/pictures.md: what `read_config` says of the default config of each class of diffusers that rotates.
+"""The table of docs/pictures.md: what `read_config` says of the default config of each class of diffusers that rotates,
+and what `patch` replaces in it.
 
 Run as ``python docs/pictures.py`` where diffusers is installed.
 """
@@ -10,6 +11,7 @@ from pathlib import Path
 import diffusers
 
 import phasor
+from phasor.eye.tiny.pictures import built, made_of, small
 from phasor.models.configs import NoRotary
 
 PAGE = Path(__file__).parent / "pictures.md"
@@ -37,15 +39,26 @@ CLASSES: dict[str, dict[str, object]] = {
 
 def row(name: str, more: dict[str, object]) -> str:
     takes = inspect.signature(getattr(diffusers, name).__init__).parameters.values()
-    config = {p.name: p.default for p in takes if p.default is not p.empty}
+    config = {p.name: p.default for p in takes if p.default is not p.empty} | more
+    patched = _cell(_patched(name, config))
     try:
-        model = phasor.read_config({**config, **more, "_class_name": name})
+        model = phasor.read_config({**config, "_class_name": name})
     except NoRotary as error:
-        return f"| {name} | – | {_cell(str(error))} |"
+        return f"| {name} | – | {_cell(str(error))} | {patched} |"
     except ValueError as error:
-        return f"| {name} | – | not read: {_cell(_reason(str(error)))} |"
+        return f"| {name} | – | not read: {_cell(_reason(str(error)))} | {patched} |"
     specs = "; ".join(spec.describe().removesuffix(", exact angles") for spec in model.distinct)
-    return f"| {name} | {len(model.layers)} | {_cell(specs)} |"
+    return f"| {name} | {len(model.layers)} | {_cell(specs)} | {patched} |"
+
+
+def _patched(name: str, config: dict[str, object]) -> str:
+    """How many of the places that turn in a small model run on phasor, and why not the others."""
+    try:
+        report = phasor.patch(built(lambda: made_of(getattr(diffusers, name), small(config))))
+    except (ValueError, TypeError):  # a default that its own class does not take is one
+        return "with the arguments of a real call"
+    left = dict.fromkeys(row.reason.partition(" (in ")[0].partition(", in ")[0] for row in report.rows if row.reason)
+    return "; ".join((f"{report.replaced} of {len(report.rows)}", *left))
 
 
 def _reason(said: str) -> str:
@@ -63,6 +76,6 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     words = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    head = f"{MARK}\n\n| class (diffusers {diffusers.__version__}) | layers | what turns |\n|---|---|---|"
+    head = f"{MARK}\n\n| class (diffusers {diffusers.__version__}) | layers | what turns | patched |\n|---|---|---|---|"
     rows = [row(name, more) for name, more in CLASSES.items()]
     PAGE.write_text(words + "\n".join([head, *rows, ""]), encoding="utf-8")

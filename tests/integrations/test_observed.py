@@ -171,7 +171,87 @@ class AModuleThatRotates(Own):
         return self.rope(q, self.cos, self.sin), self.rope(k, self.cos, self.sin)
 
 
+class Local(Own):
+    """A function that the method defines, another that it imports."""
+
+    def turned(self, q, k):
+        from eye.halves import rotate_half as half_turned
+
+        def of_two(x, cos, sin):
+            return torch.cat((x, x), -1) if cos is None else x * cos + half_turned(x) * sin
+
+        cos, sin = (t[: q.shape[2]].repeat(1, 2) for t in (self.cos, self.sin))
+        return of_two(q, cos, sin), of_two(k, cos, sin)
+
+
+class Imported(Own):
+    def turned(self, q, k):
+        from integrations.tables import neighbours as turned_by
+
+        cos, sin = self.cos[: q.shape[2]], self.sin[: q.shape[2]]
+        return turned_by(q, cos, sin), turned_by(k, cos, sin)
+
+
+class Processor:
+    """What diffusers' attentions keep: no module, and called by one."""
+
+    def __call__(self, model, q, k):
+        cos, sin = model.cos[: q.shape[2]], model.sin[: q.shape[2]]
+        return halves(q, cos, sin), halves(k, cos, sin)
+
+
+class Processed(Own):
+    def __init__(self) -> None:
+        super().__init__()
+        self.processor = Processor()
+
+    def turned(self, q, k):
+        return self.processor(self, q, k)
+
+
+def by_matrices(x: Tensor, matrices: Tensor) -> Tensor:
+    return (matrices * x.unflatten(-1, (-1, 1, 2)).float()).sum(-1).flatten(-2).to(x.dtype)
+
+
+class Matrices(Own):
+    def turned(self, q, k):
+        cos, sin = self.cos[: q.shape[2]], self.sin[: q.shape[2]]
+        matrices = torch.stack((cos, -sin, sin, cos), -1).unflatten(-1, (2, 2))
+        return by_matrices(q, matrices), by_matrices(k, matrices)
+
+
+def side_by_side(x: Tensor, table: Tensor) -> Tensor:
+    sin, cos = table.chunk(2, -1)
+    return neighbours(x, cos, sin)
+
+
+class SideBySide(Own):
+    def turned(self, q, k):
+        table = torch.cat((self.sin, self.cos), -1)[: q.shape[2]]
+        return side_by_side(q, table), side_by_side(k, table)
+
+
+class OfEachHead(Own):
+    """Heads that turn by tables of their own."""
+
+    def turned(self, q, k):
+        times = torch.arange(1, HEADS + 1)[:, None, None] * self.angles[: q.shape[2]] / HEADS
+        return halves(q, times.cos(), times.sin()), halves(k, times.cos(), times.sin())
+
+
+class InARow(Own):
+    """The channels of all heads turn before they are parted."""
+
+    def turned(self, q, k):
+        angles = torch.outer(torch.arange(q.shape[2]).float(), 100.0 ** (-torch.arange(0, HEADS * DIM, 2) / 32))
+        rows = (x.transpose(1, 2).flatten(2) for x in (q, k))
+        return tuple(
+            neighbours(x, angles.cos(), angles.sin()).unflatten(-1, (HEADS, DIM)).transpose(1, 2) for x in rows
+        )
+
+
 WAYS = [
+    Local, Imported, Processed, Matrices, SideBySide, OfEachHead, InARow,
     Gathered, Stacked, OfATuple, OfAngles, Trained, Cut, TokensThenHeads, TokensFirst, OfPositions, Backwards,
     AModuleThatRotates,
 ]  # fmt: skip

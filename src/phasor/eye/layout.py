@@ -29,6 +29,14 @@ def placed(seen: Operator) -> Placed | None:
     return None
 
 
+def wider(seen: Operator) -> tuple[Placed, ...]:
+    """Layouts of all channels that hold the seen pairs, too, and others that stand: the frame's, in one picture."""
+    whole = (
+        [Layout(head_dim=seen.channels, **fields) for fields in ways(seen.channels)] if seen.channels % 2 == 0 else []
+    )
+    return tuple(Placed(layout, found) for layout in whole if (found := _pair_of(layout, seen)) is not None)
+
+
 def ways(rotary_dim: int) -> list[dict[str, Any]]:
     """The fields of each layout that so many channels may have."""
     half = rotary_dim // 2

@@ -57,6 +57,12 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
     return new
 
 
+def made_of(cls: type[nn.Module], config: Mapping[str, Any]) -> nn.Module:
+    """A model of diffusers with what a config says that its class takes."""
+    takes = inspect.signature(cls).parameters
+    return cls(**{key: value for key, value in config.items() if key in takes})
+
+
 def built(make: Callable[[], nn.Module]) -> nn.Module:
     """A model with random weights, noise where they would start at zero."""
     with torch.random.fork_rng([]):
@@ -71,7 +77,8 @@ def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> dict[str, Any]:
     """The first of a few sets of arguments with which the model runs; ``ValueError`` with what the first one said."""
     takes = inspect.signature(model.forward).parameters
     first: Exception | None = None
-    for made in _sets(_Made(config), set(takes)):
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    for made in _sets(_Made(config, dtype), set(takes)):
         given = {name: value for name, value in made.items() if name in takes and value is not None}
         try:
             run(model, given)
@@ -84,9 +91,10 @@ def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Made:
-    """Values of the sizes that a config states."""
+    """Values of the sizes that a config states, contents in the dtype of the weights."""
 
     config: Mapping[str, Any]
+    dtype: torch.dtype
 
     def size(self, *names: str) -> int:
         found = next((value for name in names if (value := self.config.get(name))), 4)
@@ -101,7 +109,7 @@ class _Made:
         return int(frames), int(sizes[-1]), int(sizes[-1])
 
     def noise(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) + shape[-1]))
+        return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) + shape[-1])).to(self.dtype)
 
     def text(self, *more: int) -> Tensor:
         return self.noise(*more, TEXT, self.size(*TEXT_WIDTHS))

@@ -82,7 +82,7 @@ def _whole(seen: "Observation", count: Callable[[str], int]) -> ModelRotary:
 def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
     """What was observed, and how many layers a list of the real model has."""
     from ...eye import observe
-    from ...eye.tiny.pictures import built, class_of, inputs_of, small
+    from ...eye.tiny.pictures import built, class_of, inputs_of, made_of, small
 
     made = class_of("diffusers", name)
     if made is None:
@@ -95,7 +95,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
     )
     config = small(data)
     try:
-        model = built(lambda: _made(made, config))
+        model = built(lambda: made_of(made, config))
         seen = observe(model, inputs_of(model, config))
     except ImportError:
         raise
@@ -104,13 +104,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
         raise Refused(said, Reason.BEYOND, "_class_name") from error
     if not seen.turning and pipelines:
         raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
-    return seen, _counting(lambda: _made(made, data))
-
-
-def _made(cls: type, config: Mapping[str, Any]) -> "nn.Module":
-    """A model of diffusers with what a config says that its class takes."""
-    takes = inspect.signature(cls).parameters
-    return cls(**{key: value for key, value in config.items() if key in takes})  # type: ignore[no-any-return]
+    return seen, _counting(lambda: made_of(made, data))
 
 
 def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:

@@ -10,6 +10,7 @@ from ... import eye
 from ...support.preserve_state import undisturbed
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
+from .against_class import against_class
 from .against_config.tables import check_tables
 from .backward import check_backward
 from .check_instead import check_instead
@@ -89,7 +90,8 @@ def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagn
     name = type(model).__name__ if isinstance(model, nn.Module) else subject.name
     if isinstance(model, nn.Module) and not any(p.is_meta for p in model.parameters()):
         found = watch(model, inputs, whole=True) if seen is None else watched(seen)
-        checks = of_unread(found) if not isinstance(found, str) and found.attends else []
+        if not isinstance(found, str) and found.attends:
+            checks = against_class(found, of_unread(found))
     try:
         if checks and inputs is not None and not isinstance(inputs, Tensor):
             raise Misuse("its inputs are more than tokens")

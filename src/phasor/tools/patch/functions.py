@@ -1,7 +1,8 @@
 """The functions of a model in which its queries and keys were seen to turn, and every call of them in one more run.
 
 A function can be replaced in one module alone where it is a method of the module, or where one of the module's methods
-finds it under a name of its own: a global one, or that of a static method.
+finds it under a name of its own: a global one, that of a static method, or a local one, which it defines or imports.
+The same holds for the objects that a module calls, as diffusers' attention processors are.
 """
 
 import inspect
@@ -18,7 +19,9 @@ from torch.utils._pytree import tree_map
 
 from ...eye.call import Call, left_alone
 from ...support.transformers_log import quiet
-from .swap import globals_of, original_class
+from .swap import globals_of, original_class, owners, wrapping
+
+Kind = Literal["method", "static method", "function", "local"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,15 @@ class SeenCall:
 
 @dataclass(eq=False)
 class Holder:
-    """A function as one ``module`` reaches it: under ``name``, in its ``method``, which may be the function itself."""
+    """A function as its ``owner`` reaches it: under ``name``, in its ``method``, which may be the function itself.
 
-    module: nn.Module
+    The owner is a module, or an object that a module calls.
+    """
+
+    owner: Any
     name: str
     method: str
-    kind: Literal["method", "static method", "function"]
+    kind: Kind
     function: Callable
     code: CodeType
     calls: list[SeenCall] = field(default_factory=list)
@@ -51,12 +57,12 @@ class Holder:
 
     def run(self, arguments: Mapping[str, Any]) -> Any:
         if self.kind == "method":
-            return self.function(self.module, **arguments)
+            return self.function(self.owner, **arguments)
         return self.function(**arguments)
 
     def like(self, other: "Holder") -> bool:
         """Whether both are the same code of the same class."""
-        return self.function is other.function and type(self.module) is type(other.module)
+        return self.code is other.code and type(self.owner) is type(other.owner)
 
 
 def holders(call: Call, codes: set[CodeType]) -> list[Holder]:
@@ -80,8 +86,8 @@ class _Recorder:
     """A profiler: it is told of every call and return of a Python function."""
 
     def __init__(self, model: nn.Module, codes: set[CodeType]) -> None:
-        self.modules, self.codes = set(model.modules()), codes
-        self.found: dict[tuple[nn.Module, CodeType], Holder] = {}
+        self.owners, self.codes = {id(owner) for owner in owners(model).values()}, codes
+        self.found: dict[tuple[int, CodeType], Holder] = {}
         self._running: dict[FrameType, tuple[Holder, dict[str, Any]]] = {}
 
     def __call__(self, frame: FrameType, event: str, value: Any) -> None:
@@ -102,21 +108,19 @@ class _Recorder:
         if caller is None:
             return None
         assert owner is not None
-        key = owner, code
+        key = id(owner), code
         if key not in self.found:
-            reached = _reached(owner, code, caller.f_code)
+            reached = _reached(owner, code, caller)
             if reached is None:
                 return None
             self.found[key] = Holder(owner, *reached, code)
         return self.found[key]
 
-    def _owner(self, frame: FrameType) -> nn.Module | None:
-        """The module of whose class the running function is a method."""
+    def _owner(self, frame: FrameType) -> Any:
+        """The module, or the object that a module calls, of whose class the running function is a method."""
         names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
         first = frame.f_locals.get(names[0]) if names else None
-        if not isinstance(first, nn.Module) or first not in self.modules:
-            return None
-        return first if _member(type(first), frame.f_code) else None
+        return first if id(first) in self.owners and _member(type(first), frame.f_code) else None
 
 
 def parameters(code: CodeType, takes_self: bool) -> list[str] | None:
@@ -126,23 +130,26 @@ def parameters(code: CodeType, takes_self: bool) -> list[str] | None:
     return list(code.co_varnames[takes_self : code.co_argcount + code.co_kwonlyargcount])
 
 
-def _reached(
-    module: nn.Module, code: CodeType, caller: CodeType
-) -> tuple[str, str, Literal["method", "static method", "function"], Callable] | None:
-    """Name, method, kind and function, if a method of the module, or the module itself, knows one with that code."""
-    cls = original_class(module) or type(module)
-    method = _member(cls, caller)
+def _reached(owner: Any, code: CodeType, caller: FrameType) -> tuple[str, str, Kind, Callable] | None:
+    """Name, method, kind and function, if the running method of the owner, or its class, knows one with that code."""
+    cls = original_class(owner) or type(owner)
+    method = _member(cls, caller.f_code)
     if method is None:
         return None
-    if caller is code:
+    if caller.f_code is code:
         return method, method, "method", getattr(cls, method)
     for base in cls.__mro__:
         for name, value in vars(base).items():
             if isinstance(value, staticmethod) and _has(value.__func__, code):
                 return name, method, "static method", value.__func__
     known = globals_of(getattr(cls, method))
-    found = next((name for name, value in known.items() if _has(value, code)), None)
-    return None if found is None else (found, method, "function", known[found])
+    for name, value in known.items():
+        if _has(value, code):
+            return name, method, "function", value
+    for name, value in caller.f_locals.items():
+        if _has(value, code) and wrapping(getattr(cls, method), (name,)):
+            return name, method, "local", value
+    return None
 
 
 def _has(value: Any, code: CodeType) -> bool:

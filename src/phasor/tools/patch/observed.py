@@ -15,18 +15,19 @@ from ...eye import observe
 from ...eye.call import call_of
 from ...eye.frequencies import Frequencies
 from ...eye.inputs import made_up
+from ...eye.layout import wider
 from ...eye.observation import Observation
 from ...eye.place import Where
 from ...eye.sites import Side
 from ...eye.spec import NoSpec, measured, sighting
 from ...rotary.spec import RotarySpec
-from .arguments import INLINE, MORE, Given, NotTold, Turned
+from .arguments import INLINE, MORE, ODD, Given, NotTold, Turned
 from .functions import Holder, holders
 from .match import Match
 from .report import LAST_BITS, SiteRow, agreement, compared
 from .rotate_function import RotateFunction, copied
 from .sites import PatchSite, replaced_on_instance
-from .swap import globals_of
+from .swap import WRAPS, globals_of, owners, with_globals, wrapping
 from .trying import Way, best_way, does
 
 
@@ -36,6 +37,7 @@ class ObservedFunction:
 
     name: str
     kind: str
+    method: str
     given: Given
     function: RotateFunction
 
@@ -58,7 +60,12 @@ class ObservedModule:
         members = {n: v for base in reversed(cls.__mro__) if base is not nn.Module for n, v in vars(base).items()}
         for name, value in members.items():
             known = globals_of(value) if name not in made else {}
-            if changes := {n: found[n].stand_in(known[n]) for n in found.keys() & known.keys()}:
+            changes: dict[str, Any] = {n: found[n].stand_in(known[n]) for n in found.keys() & known.keys()}
+            local = {f.name: f.stand_in for f in self.functions if f.kind == "local" and f.method == name}
+            if local:
+                wraps = {f"{WRAPS}{n}": stand_in for n, stand_in in local.items()}
+                made[name] = with_globals(value, changes | wraps, wrapping(value, tuple(local)))
+            elif changes:
                 made[name] = copied(cls, name, changes)
         return made
 
@@ -88,7 +95,8 @@ class _Judge:
 
     def __init__(self, seen: Observation, found: Sequence[Holder], kernel: str) -> None:
         self.seen, self.kernel, self.found = seen, kernel, found
-        self.paths = {module: path for path, module in seen.model.named_modules()}
+        self.owners = owners(seen.model)
+        self.paths = {id(owner): path for path, owner in self.owners.items()}
         weights = next((p.dtype for p in seen.model.parameters() if p.is_floating_point()), torch.float32)
         self.dtypes = tuple(dict.fromkeys((torch.float32, torch.bfloat16, weights)))
         self.ways: dict[Holder, Way] = {}
@@ -104,15 +112,14 @@ class _Judge:
         near = [h for code in _codes(side) for h in self.found if h.code is code and self._near(h, where)]
         judged = [(holder, self._judged(holder, side, place)) for holder in near]
         told = [one for one in judged if INLINE not in one[1].reason]
-        best = next((one for one in told if one[1].replaced), told[0] if told else None)
-        if best is not None:
-            yield best
+        if told:
+            yield min(told, key=lambda one: (not one[1].replaced, ODD in one[1].reason))
             return
         row = SiteRow(where=where, what=_short(place.function), reason=_inline(place))
         yield (where, place.code), replace(row, spec=self._spec(where, side)[1])
 
     def _near(self, holder: Holder, where: str) -> bool:
-        path = self.paths[holder.module]
+        path = self.paths[id(holder.owner)]
         return not path or not where or f"{where}.".startswith(f"{path}.") or path.startswith(f"{where}.")
 
     def _judged(self, holder: Holder, side: Side, place: Where) -> SiteRow:
@@ -121,22 +128,14 @@ class _Judge:
         return self._rows[holder]
 
     def _judge(self, holder: Holder, side: Side, place: Where) -> SiteRow:
-        path = self.paths[holder.module]
+        path = self.paths[id(holder.owner)]
         spec, described = self._spec(path, side)
         row = SiteRow(where=path, what=_short(holder.code.co_qualname), spec=described)
-        if reason := replaced_on_instance(holder.module, [holder.method]):
+        if reason := replaced_on_instance(holder.owner, [holder.method]):
             return replace(row, reason=reason)
-        found, layout = side.frequencies, side.placed
-        if layout is None or side.operator is None or side.operator.second is not None:
+        if side.placed is None or side.operator is None or side.operator.second is not None:
             return replace(row, reason=side.seen.missing or "its pairs lie in no layout that is known here")
-        if isinstance(found, Frequencies):
-            tokens = slice(found.before, side.operator.cos.shape[-1] - found.after)
-            positions = found.coordinates[0] if len(found.coordinates) == 1 else None
-            turned = Turned.of(side.operator, layout, tokens, positions=positions)
-            if holder.pure:
-                turned = replace(turned, spec=spec or _own_spec(side))
-        else:
-            turned = Turned.of(side.operator, layout, slice(None))
+        turned = list(_turned(side, spec or _own_spec(side) if holder.pure else None))
         way = next((w for h, w in self.ways.items() if h.like(holder) and does(holder, w).exact), None)
         judged = (way, does(holder, way)) if way else best_way(holder, turned, self.dtypes, self.kernel)
         if isinstance(judged, NotTold):
@@ -163,16 +162,28 @@ class _Judge:
         return None, "-" if side.placed is None else side.placed.layout.describe()
 
     def matches(self, rows: dict[Any, SiteRow]) -> Iterator[Match]:
-        for key, row in rows.items():
-            module = key.module if isinstance(key, Holder) else self.seen.model.get_submodule(row.where)
-            yield Match(PatchSite(row.where, module, "functions"), (row,))
-        functions: dict[nn.Module, list[ObservedFunction]] = {}
+        for row in rows.values():
+            yield Match(PatchSite(row.where, self.owners[row.where], "functions"), (row,))
+        functions: dict[str, list[ObservedFunction]] = {}
         for key, row in rows.items():
             if row.replaced and isinstance(key, Holder):
-                functions.setdefault(key.module, []).append(ObservedFunction(key.name, key.kind, *self.ways[key]))
-        for module, several in functions.items():
-            site = PatchSite(self.paths[module], module, "functions")
-            yield Match(site, (), ((module, ObservedModule(tuple(several))),))
+                one = ObservedFunction(key.name, key.kind, key.method, *self.ways[key])
+                functions.setdefault(row.where, []).append(one)
+        for path, several in functions.items():
+            owner = self.owners[path]
+            yield Match(PatchSite(path, owner, "functions"), (), ((owner, ObservedModule(tuple(several))),))
+
+
+def _turned(side: Side, spec: RotarySpec | None) -> Iterator[Turned]:
+    """What a side may be said to turn by: in the narrowest layout first."""
+    found, seen = side.frequencies, side.operator
+    assert seen is not None and side.placed is not None
+    tokens, positions = slice(None), None
+    if isinstance(found, Frequencies):
+        tokens = slice(found.before, seen.cos.shape[-1] - found.after)
+        positions = found.coordinates[0] if len(found.coordinates) == 1 else None
+    for place in dict.fromkeys((side.placed, *wider(seen))):
+        yield from Turned.of(seen, place, tokens, spec=spec, positions=positions).ways
 
 
 def _codes(side: Side) -> list[CodeType]:

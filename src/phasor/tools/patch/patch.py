@@ -18,7 +18,7 @@ from .reading import ModelReading, parts_of
 from .regime import FrozenGenerate, Regime, RotaryModule, check_regime
 from .report import PatchReport, Swap
 from .sites import find
-from .swap import Recipes, original_class, patched_class
+from .swap import Recipes, original_class, owners, patched_class
 
 
 def patch(
@@ -163,7 +163,7 @@ def unpatch(model: nn.Module) -> None:
     """
     if not isinstance(model, nn.Module):
         raise ValueError(f"model must be a torch module that was patched, got {type(model).__name__}")
-    patched = {path: (m, before) for path, m in model.named_modules() if (before := original_class(m)) is not None}
+    patched = {path: (m, before) for path, m in owners(model).items() if (before := original_class(m)) is not None}
     if not patched:
         raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
     for module, before in patched.values():
@@ -180,5 +180,5 @@ def _check(model: Any, angles: Any) -> None:
         )
     if angles not in ("float32", "exact"):
         raise ValueError(f"angles must be 'float32' (the model's own) or 'exact', got {angles!r}")
-    if any(original_class(module) is not None for module in model.modules()):
+    if any(original_class(owner) is not None for owner in owners(model).values()):
         raise ValueError("model is patched already; call phasor.unpatch(model) first")

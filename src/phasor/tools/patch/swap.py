@@ -5,7 +5,10 @@ Copies and pickles of it are patched too, because the subclass is rebuilt from t
 a recipe, which is a frozen dataclass with ``methods(cls)``.
 """
 
+import ast
+import inspect
 from dataclasses import dataclass
+from functools import cache
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -74,6 +77,24 @@ def is_patched(module: nn.Module) -> bool:
     return "_phasor_original" in vars(type(module))
 
 
+def owners(model: nn.Module) -> dict[str, Any]:
+    """What the methods that run in a model belong to, by path: its modules, and the objects that these keep in order
+    to call them, as diffusers' attention processors are.
+
+    >>> list(owners(nn.Sequential(nn.ReLU())))
+    ['', '0']
+    """
+    found: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        found[path] = module
+        for name, value in vars(module).items():
+            cls = type(value)
+            called = any(isinstance(vars(base).get("__call__"), FunctionType) for base in cls.__mro__)
+            if called and cls.__hash__ is not None and not isinstance(value, nn.Module):
+                found[f"{path}.{name}".lstrip(".")] = value
+    return found
+
+
 def globals_of(function: Any) -> dict[str, Any]:
     """What a function, the functions inside it and the functions it decorates look up globally, by name."""
     values: dict[str, Any] = {}
@@ -83,14 +104,16 @@ def globals_of(function: Any) -> dict[str, Any]:
     return values
 
 
-def with_globals(function: FunctionType, changes: dict[str, Any]) -> FunctionType:
+def with_globals(function: FunctionType, changes: dict[str, Any], code: CodeType | None = None) -> FunctionType:
     """A copy of a function that finds ``changes`` under these global names; decorators are copied around it.
 
+    ``code``: what it runs in the place of its own.
     What is put under other names later is not seen by the copy. Its globals have no ``__name__``: a compiler that finds
     one guards on that module's globals instead of these.
     """
+    code = code or function.__code__
     scope = {k: v for k, v in function.__globals__.items() if k != "__name__"} | changes
-    if not changes.keys() & _names(function.__code__):
+    if not changes.keys() & _names(code):
         scope = function.__globals__
     cells, attributes = [], dict(vars(function))
     for cell in function.__closure__ or ():
@@ -98,11 +121,60 @@ def with_globals(function: FunctionType, changes: dict[str, Any]) -> FunctionTyp
             attributes["__wrapped__"] = with_globals(cell.cell_contents, changes)
             cell = CellType(attributes["__wrapped__"])
         cells.append(cell)
-    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, tuple(cells) or None)
+    copy = FunctionType(code, scope, function.__name__, function.__defaults__, tuple(cells) or None)
     copy.__kwdefaults__, copy.__dict__ = function.__kwdefaults__, attributes
     copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, function.__module__
     copy.__annotations__ = function.__annotations__
     return copy
+
+
+WRAPS = "_phasor_wraps_"  # before a name: the global that is given what a method binds to it
+
+
+@cache
+def wrapping(function: FunctionType, names: tuple[str, ...]) -> CodeType | None:
+    """The code of a method in which these local names, of functions that it defines or imports, are wrapped: each is
+    given to the global `WRAPS` + name, and stands for what that returns.
+
+    The whole file is compiled, because what it imports decides how methods are called. None where that does not give
+    the code that runs.
+    """
+    try:
+        tree = ast.parse("".join(inspect.findsource(function)[0]))
+    except (OSError, SyntaxError):
+        return None
+    own = function.__code__
+    if own.co_freevars or _compiled(tree, own) != own:
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == own.co_name:
+            _Wrapped(names).generic_visit(node)
+    return _compiled(tree, own)
+
+
+def _compiled(tree: ast.Module, own: CodeType) -> CodeType | None:
+    """The code that stands where a function's own code does."""
+    inside = [compile(tree, own.co_filename, "exec", dont_inherit=True)]
+    for code in inside:
+        inside += [c for c in code.co_consts if isinstance(c, CodeType)]
+    return next((c for c in inside if (c.co_qualname, c.co_firstlineno) == (own.co_qualname, own.co_firstlineno)), None)
+
+
+class _Wrapped(ast.NodeTransformer):
+    """After each definition or import of one of these names inside: ``name = _phasor_wraps_name(name)``."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        return self._bound(node, [node.name])
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        return self._bound(node, [alias.asname or alias.name for alias in node.names])
+
+    def _bound(self, node: ast.stmt, bound: list[str]) -> list[ast.stmt]:
+        lines = (f"{name} = {WRAPS}{name}({name})" for name in bound if name in self.names)
+        return [node, *(ast.increment_lineno(ast.parse(line), node.lineno - 1).body[0] for line in lines)]
 
 
 def _decorated(function: FunctionType, cell: CellType) -> bool:

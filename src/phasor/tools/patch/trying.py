@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ...rotary.layout import Layout
 from ...support.findings import Difference
-from .arguments import TOKENS, Given, NotTold, Path, Turned, at, told
+from .arguments import TOKENS, Given, NotTold, Path, Turned, at, joined, told
 from .compare import INCOMPARABLE, best_of, difference_of, fits, largest
 from .functions import Holder
 from .rotate_function import RotateFunction
@@ -25,14 +25,14 @@ Way = tuple[Given, RotateFunction]
 
 
 def best_way(
-    holder: Holder, seen: Turned, dtypes: Sequence[torch.dtype], kernel: str
+    holder: Holder, seen: Sequence[Turned], dtypes: Sequence[torch.dtype], kernel: str
 ) -> tuple[Way | None, Difference] | NotTold:
-    """The way to rotate that agrees best with a function; or why there is none to try."""
-    several = [told(call, seen) for call in holder.calls[:MOST_CALLS]]
-    ways = next((found for found in several if not isinstance(found, NotTold)), several[0])
+    """The way to rotate that agrees best with a function, by what may have been seen; or why there is none to try."""
+    several = [(told(call, one), one.layout) for one in seen for call in holder.calls[:MOST_CALLS]]
+    ways, layout = next((one for one in several if not isinstance(one[0], NotTold)), several[0])
     if isinstance(ways, NotTold):
         return ways
-    tried = [(given, function) for given, form in ways for function in _functions(seen.layout, form, kernel)]
+    tried = [(given, function) for given, form in ways for function in _functions(layout, form, kernel)]
     on_calls = [(way, does(holder, way)) for way in tried]
     equal = [way for way, difference in on_calls if difference.exact]
     if not equal:
@@ -125,7 +125,7 @@ def _tables(
     pairs = like.shape[-1] if function.form == "half" else like.shape[-1] // 2
     shape = list(like.shape)
     shape[given.tokens] = length
-    if given.tokens != -like.ndim:
+    if -like.ndim not in (given.tokens, given.own):
         shape[0] = batch
     angles = torch.rand(*shape[:-1], pairs, generator=random) * 6
     if function.form != "half":
@@ -142,5 +142,7 @@ def _put(value: Any, path: Path, new: dict[Path, Tensor]) -> Any:
     inside = [p for p in new if p[: len(path)] == path]
     if not inside:
         return value
+    if isinstance(value, Tensor) and isinstance(inside[0][-1], str):
+        return joined({p[-1]: new[p] for p in inside})
     parts = [_put(inner, (*path, i), new) for i, inner in enumerate(value)]
     return torch.stack(parts) if isinstance(value, Tensor) else type(value)(parts)

@@ -1,0 +1,150 @@
+"""A model of pictures beside the class that its config names: where tokens stand, and which pairs turn by which axis.
+
+The class of the diffusers that is installed is built small from the config, and observed in the same call. So what was
+changed in the model, or ported otherwise, is seen, whatever its own code is called.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...eye.grid import CLOSE, by_axes, wrapped
+from ...eye.layout import placed
+from ...eye.operator import Operator
+from ...eye.sites import Side, Site, sites_of
+from ...eye.tiny.pictures import built, class_of, made_of, small
+from ...eye.turned_by import NAMES
+from ...support.errors import first_line
+from .against_config.causes import way_out
+from .operator_faults import Fault
+from .report import Check
+from .watching import Watched
+
+AGAINST_CLASS = "rotation of its class"
+APART = 0.01  # of a step: coordinates that differ
+
+
+class NotShown(Exception):
+    """Why two operators were not compared, as a clause."""
+
+
+def against_class(seen: Watched, before: Sequence[Check]) -> list[Check]:
+    """The checks before, and one for each attention that turns, where the config names a class of diffusers.
+
+    Queries that turn beside keys that do not are no fault where the class does the same.
+    """
+    beside = list(_checks(seen))
+    alike = {check.where for check in beside if check.verdict == "right"}
+    return [*(c for c in before if not (c.cause == "not rotated" and c.where in alike)), *beside]
+
+
+def _checks(seen: Watched) -> Iterator[Check]:
+    config: Any = getattr(seen.call.model, "config", None)
+    made = _class(seen.call.model, config) if isinstance(config, Mapping) else None
+    if made is None:
+        return
+    blank = Check(what=AGAINST_CLASS, against="spec", verdict="not shown")
+    try:
+        model = built(lambda: made_of(made, small(config)))
+        own = {(_first_layer(site), site.number): site for site in sites_of(replace(seen.call, model=model).tape())}
+    except Exception as error:  # the class raises what it likes for a config that was changed
+        yield replace(blank, reason=f"{made.__name__} could not be observed: {first_line(error)}")
+        return
+    for site in seen.turning:
+        yield _beside(replace(blank, where=site.where), site, own.get((_first_layer(site), site.number)))
+
+
+def _class(model: nn.Module, config: Mapping[str, Any]) -> type[nn.Module] | None:
+    try:
+        return class_of("diffusers", config.get("_class_name", type(model).__name__))
+    except ImportError:
+        return None
+
+
+def _first_layer(site: Site) -> str:
+    return re.sub(r"\.\d+(?=\.|$)", ".0", site.where)
+
+
+def _beside(check: Check, site: Site, own: Site | None) -> Check:
+    if own is None:
+        return replace(check, reason="its class has no attention there")
+    try:
+        for mine, theirs in ((site.q, own.q), (site.k, own.k)):
+            if (fault := _fault(mine, theirs)) is not None:
+                says = f"{mine.name}: {fault.says}"
+                return replace(check, verdict="wrong", cause=fault.cause, reason=says, way_out=way_out(fault.cause))
+    except NotShown as reason:
+        return replace(check, reason=str(reason))
+    return replace(check, verdict="right")
+
+
+def _fault(mine: Side, theirs: Side) -> Fault | None:
+    """What a side does otherwise than that of its class; raises `NotShown`."""
+    if mine.seen.fixed and theirs.seen.fixed and not (mine.turns or theirs.turns):
+        return None
+    if mine.operator is None or theirs.operator is None:
+        raise NotShown(mine.seen.missing or theirs.seen.missing or f"no rotation of its {mine.name} was seen")
+    seen, own = mine.operator, theirs.operator
+    if any(bool((one.angles - one.angles[:1]).abs().max() > CLOSE) for one in (seen, own)):
+        raise NotShown("its heads turn by angles of their own, of which the class has other numbers of heads")
+    if seen.angles.shape[-1] != own.angles.shape[-1]:
+        raise NotShown("its class has other numbers of tokens")
+    turns = seen.of_pairs(own.pairs, own.inputs)
+    if turns is None:
+        return Fault("layout", f"it turns {_layout(seen)}, and its class {_layout(own)}")
+    angles = turns[0].angle()
+    if bool((wrapped(angles - own.angles[0]).abs() <= CLOSE).all()):
+        return None
+    known = by_axes(own.angles, theirs.grids)
+    if known is None:
+        return Fault("angles", "its tokens turn by other angles than those of its class")
+    values, axis, coordinates = known
+    found = [_coordinates(angles, values[0], [p for p, a in enumerate(axis) if a == n]) for n in range(max(axis) + 1)]
+    if any(at is None for at in found):
+        return Fault("frequencies", "its pairs turn by other frequencies than those of its class")
+    return _moved([at for at in found if at is not None], coordinates, [_name(at, theirs) for at in coordinates])
+
+
+def _layout(seen: Operator) -> str:
+    place = placed(seen)
+    return f"the pairs {seen.pairs[:3]}…" if place is None else place.layout.describe()
+
+
+def _coordinates(angles: Tensor, values: Tensor, pairs: Sequence[int]) -> Tensor | None:
+    """Where tokens stand on the axis of these pairs, from the slowest pair on; None where no coordinate gives all."""
+    at = torch.zeros(angles.shape[-1], dtype=torch.float64)
+    for pair in sorted(pairs, key=lambda pair: abs(float(values[pair]))):
+        at = at + wrapped(angles[pair] - values[pair] * at) / values[pair]
+    away = wrapped(angles[list(pairs)] - values[list(pairs), None] * at)
+    return at if bool((away.abs() <= CLOSE).all()) else None
+
+
+def _moved(found: Sequence[Tensor], own: Sequence[Tensor], names: Sequence[str]) -> Fault:
+    """Axes that took each other's place, or tokens that stand elsewhere."""
+    same = [[bool(((at - other).abs() <= APART).all()) for other in own] for at in found]
+    for a, b in torch.combinations(torch.arange(len(own))).tolist():
+        if same[a][b] and same[b][a]:
+            return Fault("axes swapped", f"its {names[a]} turns the pairs of the {names[b]}, and the other way round")
+    said = []
+    for name, at, other in zip(names, found, own, strict=True):
+        away = at - other
+        tokens = (away.abs() > APART).nonzero().flatten().tolist()
+        if tokens:
+            by = away[tokens]
+            even = float(by.mean()) if bool(((by - by[0]).abs() <= APART).all()) else None
+            how = f"{even:+.3g}" if even is not None else f"up to {float(by.abs().max()):.3g} away"
+            said.append(f"tokens {tokens[0]}-{tokens[-1]}: {name} {how}")
+    return Fault("positions", f"they stand elsewhere than in its class: {'; '.join(said)}")
+
+
+def _name(coordinate: Tensor, side: Side) -> str:
+    """The axis of the finest grid along which a coordinate goes up."""
+    grid = max(side.grids, key=lambda one: len(one.shape))
+    at = coordinate[grid.start : grid.stop].view(grid.shape)
+    along = [axis for axis, size in enumerate(grid.shape) if size > 1 and bool(at.diff(dim=axis).any())]
+    names = NAMES.get(len(grid.shape), ())
+    return names[along[0]] if len(along) == 1 and along[0] < len(names) else "index"
