@@ -516,6 +516,22 @@ def test_a_factor_behind_the_rotation_stays_behind_it(fused):
     assert ops(after).count("RotaryEmbedding") == 2 and ops(after)[-1] == "Mul"
 
 
+def test_what_cuts_off_large_values_inside_a_rotation_is_kept(fused):
+    """It is linear for all heads that are seen, and these have numbers of some 1."""
+    made, bounds = plain("halves", frequencies("halves")), {"low": np.float32(-100), "high": np.float32(100)}
+    last = next(node for node in made.graph.node if "q_rotated" in node.output)
+    clipped = helper.make_node("Clip", [last.input[0], *bounds], ["clipped"])
+    last.input[0] = "clipped"
+    made.graph.node.insert(list(made.graph.node).index(last), clipped)
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in bounds.items())
+    report, after = fused(made)
+    assert (
+        report.fused == 1
+        and "Clip" in ops(after)
+        and sorted(f.verdict for f in report.findings) == ["not shown", "right"]
+    )
+
+
 def test_what_no_operator_says_is_left_and_named(fused):
     """q turns by its own frequencies in each head; k is fused."""
     made = plain("halves", frequencies("halves"))
