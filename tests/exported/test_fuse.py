@@ -552,6 +552,29 @@ def test_a_length_that_no_table_can_have(fused):
         fused(plain("halves", frequencies("halves")), length=10**9)
 
 
+def test_layers_that_write_out_the_same_are_run_at_every_position_once(fused, monkeypatch):
+    """q and k by tables that each forms for itself: what is computed alike from the same is the same."""
+    room, every = sys.modules["phasor.tools.onnx.fuse"], []
+
+    def noted(*args):
+        every.append(args[-1])
+        return proved_equal(*args)
+
+    proved_equal = room.proved_equal
+    monkeypatch.setattr(room, "proved_equal", noted)
+    made = plain("halves", frequencies("halves"))
+    for node in [n for n in made.graph.node if n.output[0] in ("Cos_times", "Sin_times", "Cos", "Sin")]:
+        again = helper.make_node(
+            node.op_type, [f"{x}_k" if x.endswith("_times") else x for x in node.input], [f"{node.output[0]}_k"]
+        )
+        made.graph.node.insert(list(made.graph.node).index(node) + 1, again)
+    for node in made.graph.node:
+        if node.output[0] in ("k_c", "k_s"):
+            node.input[1] += "_k"
+    report, _ = fused(made, run=False)
+    assert report.fused == 2 and every == [True, False]
+
+
 def test_a_rotation_that_is_not_proved_stays(fused, monkeypatch):
     """A table that is wrong at one far position."""
     room = sys.modules["phasor.tools.onnx.fuse"]

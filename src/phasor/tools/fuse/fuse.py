@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from ...eye.stretch import CannotSay
 from ...support.findings import Difference, Finding
 from .graph import Graph, sizes
-from .report import ALREADY, FuseReport
+from .report import ALREADY, FuseReport, outputs_equal, why_none
 from .rewrite import rewrite
 from .sites import ROTATE, Search, Site
 
@@ -56,7 +56,7 @@ def fuse(program: P, inputs: Any = None) -> tuple[P, FuseReport]:
         graph = whole.graph(args, kwargs)
         findings, sites = found(graph, graph.ends)
         if not sites:
-            raise ValueError(f"program has no rotation to fuse: {_why(findings)}")
+            raise ValueError(f"program has no rotation to fuse: {why_none(findings)}")
         nodes = len(graph.module.graph.nodes)
         new = whole.rewritten(graph.module, sites)
         outputs = _compared(*(_run(one, args, kwargs) for one in (program, new)))
@@ -171,13 +171,6 @@ def where(node: fx.Node) -> str:
     return path.removeprefix("L.self").strip(".")
 
 
-def _why(findings: Sequence[Finding]) -> str:
-    """Why nothing is fused, in a clause."""
-    if left := [finding.reason for finding in findings if finding.verdict != "right"]:
-        return left[0]
-    return f"its {len(findings)} rotations are operators already" if findings else "nothing in it turns"
-
-
 def _compared(before: Any, after: Any) -> str:
     """What became of the outputs; ``ValueError`` where they are others."""
     largest, pairs = 0.0, zip(tree_leaves(before), tree_leaves(after), strict=True)
@@ -186,8 +179,4 @@ def _compared(before: Any, after: Any) -> str:
         largest = max(largest, 0.0 if torch.equal(a, b) else away)
         if away > ROUNDING.get(a.dtype, OF_SINGLES) or a.isfinite().ne(b.isfinite()).any():
             raise ValueError("the outputs of the whole graph change by more than rounding, so it was not fused")
-    return (
-        "all outputs equal to the bit"
-        if largest == 0
-        else f"all outputs equal within {largest:.1g} of the largest value"
-    )
+    return outputs_equal(largest)
