@@ -197,7 +197,7 @@ class _Trial:
         if layout is None:
             raise CannotSay("its pairs are neither halves nor neighbours")
         heads = torch.zeros_like(x)
-        _first_members(layout, heads).fill_(1)
+        layout.views(heads)[0].fill_(1)
         cos, sin = layout.written().split(layout.turned(run(heads)))
         table, sines = self._table(cos), (self._table(sin), self._table(-sin))
         missing = "its cos and sin are no values of the graph, one column for each pair"
@@ -327,10 +327,6 @@ def _layout(links: Tensor, moving: int) -> Layout | None:
                 if not bool((links & ~allowed).any()) and all(bool(links[one].any(1).all()) for one in read):
                     return layout
     return None
-
-
-def _first_members(layout: Layout, x: Tensor) -> Tensor:
-    return layout.views(x)[0]
 
 
 def _columns(width: int, pairs: int) -> Iterator[tuple[int, int]]:
