@@ -9,9 +9,12 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+import torch  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
+from torch import nn  # noqa: E402
 
+import phasor  # noqa: E402
 from phasor.tools.onnx import check, fuse  # noqa: E402
 from phasor.tools.onnx.read import read_file  # noqa: E402
 from phasor.tools.onnx.rotations import Rotations  # noqa: E402
@@ -334,6 +337,69 @@ def test_several_axes_of_positions_that_are_fixed_are_one_table(fused):
     assert len(turning) == 2 and turning[1].input[1:3] == turning[0].input[1:3] and "Cos" not in ops(after)
 
 
+class Picture(nn.Module):
+    """Attention, neighbours turned by tables of positions that it counts."""
+
+    def __init__(self, pairs) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(32, 96)
+        self.register_buffer("inv_freq", 100.0 ** (-torch.arange(pairs) / pairs))
+
+    def turned(self, x):
+        angles = (torch.arange(x.shape[-2])[:, None] * self.inv_freq).repeat_interleave(2, -1)
+        a, b = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return x * angles.cos() + torch.stack((-b, a), -1).flatten(-2) * angles.sin()
+
+
+def heads(x):
+    return x.unflatten(-1, (2, 16)).transpose(1, 2)
+
+
+class BesideText(Picture):
+    """Tokens of text, which do not turn, are joined in front, as in PRX."""
+
+    def forward(self, x, text):
+        (q, k, v), more = (map(heads, self.qkv(t).chunk(3, -1)) for t in (x, text))
+        q, k, v = (torch.cat(both, 2) for both in zip(more, (self.turned(q), self.turned(k), v), strict=True))
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class AcrossHeads(Picture):
+    """Turned before they are cut into heads, each with angles of its own, as in LTX: one head of all channels."""
+
+    def forward(self, x, text):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return nn.functional.scaled_dot_product_attention(heads(self.turned(q)), heads(self.turned(k)), heads(v))
+
+
+@pytest.mark.parametrize("made, width", [(BesideText, 16), (AcrossHeads, 32)])
+def test_tokens_that_are_joined_with_others_and_heads_in_the_channels(made, width, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model, given = made(width // 2).eval(), {"x": torch.randn(1, 12, 32), "text": torch.randn(1, 3, 32)}
+    path = phasor.onnx.export(
+        model, tuple(given.values()), tmp_path / "model.onnx", opset_version=18, input_names=given
+    )
+    assert fuse(path, tmp_path / "fused.onnx").fused == 2
+    turning = [node for node in onnx.load(tmp_path / "fused.onnx").graph.node if node.op_type == "RotaryEmbedding"]
+    assert len(turning) == 2
+    session = onnxruntime.InferenceSession(tmp_path / "fused.onnx")
+    y = session.run(None, {i.name: given[i.name].numpy() for i in session.get_inputs()})[0]
+    np.testing.assert_allclose(y, model(**given).detach(), atol=1e-6)
+
+
+def test_joined_tokens_may_be_more_in_another_call(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    tokens, model = torch.export.Dim("tokens", max=1024), BesideText(8).eval()
+    given, shapes = (torch.randn(1, 12, 32), torch.randn(1, 3, 32)), ({1: tokens}, {})
+    path = phasor.onnx.export(
+        model, given, tmp_path / "model.onnx", opset_version=18, dynamic_shapes=shapes, input_names=["x", "text"]
+    )
+    assert fuse(path, tmp_path / "fused.onnx", length=64).fused == 2
+    x = torch.randn(1, 40, 32)
+    y = onnxruntime.InferenceSession(tmp_path / "fused.onnx").run(None, {"x": x.numpy(), "text": given[1].numpy()})[0]
+    np.testing.assert_allclose(y, model(x, given[1]).detach(), atol=1e-5)
+
+
 def moved_by_an_input():
     made = moved_by(plain("halves", frequencies("halves")), "offset")
     made.graph.input.append(info("offset", TensorProto.INT64))
@@ -486,6 +552,29 @@ def test_a_length_that_no_table_can_have(fused):
         fused(plain("halves", frequencies("halves")), length=10**9)
 
 
+def test_layers_that_write_out_the_same_are_run_at_every_position_once(fused, monkeypatch):
+    """q and k by tables that each forms for itself: what is computed alike from the same is the same."""
+    room, every = sys.modules["phasor.tools.onnx.fuse"], []
+
+    def noted(*args):
+        every.append(args[-1])
+        return proved_equal(*args)
+
+    proved_equal = room.proved_equal
+    monkeypatch.setattr(room, "proved_equal", noted)
+    made = plain("halves", frequencies("halves"))
+    for node in [n for n in made.graph.node if n.output[0] in ("Cos_times", "Sin_times", "Cos", "Sin")]:
+        again = helper.make_node(
+            node.op_type, [f"{x}_k" if x.endswith("_times") else x for x in node.input], [f"{node.output[0]}_k"]
+        )
+        made.graph.node.insert(list(made.graph.node).index(node) + 1, again)
+    for node in made.graph.node:
+        if node.output[0] in ("k_c", "k_s"):
+            node.input[1] += "_k"
+    report, _ = fused(made, run=False)
+    assert report.fused == 2 and every == [True, False]
+
+
 def test_a_rotation_that_is_not_proved_stays(fused, monkeypatch):
     """A table that is wrong at one far position."""
     room = sys.modules["phasor.tools.onnx.fuse"]
@@ -514,6 +603,22 @@ def test_a_factor_behind_the_rotation_stays_behind_it(fused):
     """The softmax's, on channels that pass: no table can say it."""
     _, after = fused(with_factor(plain("partial", frequencies("partial")), "q", 0.5))
     assert ops(after).count("RotaryEmbedding") == 2 and ops(after)[-1] == "Mul"
+
+
+def test_what_cuts_off_large_values_inside_a_rotation_is_kept(fused):
+    """It is linear for all heads that are seen, and these have numbers of some 1."""
+    made, bounds = plain("halves", frequencies("halves")), {"low": np.float32(-100), "high": np.float32(100)}
+    last = next(node for node in made.graph.node if "q_rotated" in node.output)
+    clipped = helper.make_node("Clip", [last.input[0], *bounds], ["clipped"])
+    last.input[0] = "clipped"
+    made.graph.node.insert(list(made.graph.node).index(last), clipped)
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(x), name) for name, x in bounds.items())
+    report, after = fused(made)
+    assert (
+        report.fused == 1
+        and "Clip" in ops(after)
+        and sorted(f.verdict for f in report.findings) == ["not shown", "right"]
+    )
 
 
 def test_what_no_operator_says_is_left_and_named(fused):

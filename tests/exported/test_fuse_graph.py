@@ -1,11 +1,15 @@
 """`phasor.fuse`: rotations of PyTorch graphs become the operator, of any form; what is not proved stays."""
 
+import operator
+import sys
+from functools import partial
 from shutil import which
 
 import pytest
 import torch
 from torch import fx, nn
 
+import limited
 import phasor
 from eye.zoo import ZOO
 from phasor.tools.fuse import compiled
@@ -125,8 +129,14 @@ def test_an_exported_program_is_the_same_at_other_sizes_and_positions(program, t
     given = torch.randn(1, 31, 16), torch.randint(0, 10**6, (1, 31))
     for one in (new, torch.export.load(tmp_path / "fused.pt2")):
         assert len(one.graph.find_nodes(op="call_function", target=ROTATE)) == 2
-    assert torch.equal(new.module()(*given), program.module()(*given))
+        assert torch.equal(one.module()(*given), program.module()(*given))
     assert not program.graph.find_nodes(op="call_function", target=ROTATE)
+
+
+def test_another_process_loads_it_behind_one_import(program, tmp_path):
+    torch.export.save(phasor.fuse(program)[0], tmp_path / "fused.pt2")
+    code = f"import phasor.kernels, torch; torch.export.load({str(tmp_path / 'fused.pt2')!r})"
+    limited.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_rotation_that_is_the_output_keeps_the_signature():
@@ -152,18 +162,170 @@ def test_a_traced_module_is_fused_and_stays_as_it_was(program):
         phasor.fuse(new, given)
 
 
-def test_what_is_written_into_is_left():
-    class Writes(Attends):
-        def forward(self, x, positions):
-            q, k, v = self.heads(x)
-            angles = torch.cat([(positions[..., None].float() * self.inv_freq)[:, None]] * 2, -1)
-            q = q + 0
-            y = turned(q, angles.cos(), angles.sin())
-            q.zero_()
-            return nn.functional.scaled_dot_product_attention(y, k, v)
+class Turning(Attends):
+    """Queries turned by a function of its own, keys by `turned`; ``weight``: something that is trained."""
 
-    with pytest.raises(ValueError, match="something writes into the memory of its values"):
-        phasor.fuse(fx.symbolic_trace(Writes()), (torch.randn(1, 7, 16), POSITIONS))
+    def __init__(self, how, weight=None) -> None:
+        super().__init__()
+        self.how, self.weight = how, None if weight is None else nn.Parameter(weight)
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x, positions):
+        q, k, v = self.heads(x)
+        angles = torch.cat([(positions[..., None].float() * self.inv_freq)[:, None]] * 2, -1)
+        q = self.how(self, q, angles, positions[:, None, :, None])
+        return nn.functional.scaled_dot_product_attention(q, turned(k, angles.cos(), angles.sin()), v)
+
+
+def halves_swapped(x):
+    half = x.chunk(2, -1)
+    return torch.cat((-half[1], half[0]), -1)
+
+
+def masked(self, q, angles, at):
+    open = at >= 0
+    rest = torch.where(open, halves_swapped(q) * angles.sin(), torch.zeros_like(q))
+    return torch.where(open, q * angles.cos(), q) + rest
+
+
+def with_trained_factor(self, q, angles, at):
+    return q * angles.cos() * self.weight + halves_swapped(q) * angles.sin() * self.weight
+
+
+def by_trained_frequencies(self, q, angles, at):
+    angles = torch.cat([at.float() * self.weight] * 2, -1)
+    return turned(q, angles.cos(), angles.sin())
+
+
+def with_a_counter_between(self, q, angles, at):
+    self.seen.add_(1)
+    on = (self.seen < 9).float()
+    return q * angles.cos() * on + halves_swapped(q) * angles.sin() * on
+
+
+def written_over(self, q, angles, at, write):
+    q = q + 0
+    first, rest = q * angles.cos(), halves_swapped(q)
+    write(q)
+    return first + rest * angles.sin()
+
+
+def assigned(q):
+    q[..., 0] = 0
+
+
+WRITES = {
+    "zero_": lambda q: q.zero_(),
+    "iadd": lambda q: operator.iadd(q, 1),
+    "inplace": lambda q: nn.functional.relu(q, inplace=True),
+    "setitem": assigned,
+}
+
+
+@pytest.mark.parametrize(
+    "how, weight, says",
+    [
+        (masked, None, "beside cos and sin it follows from 'positions'"),
+        (with_trained_factor, torch.ones(()), "beside cos and sin it follows from 'p_weight'"),
+        (by_trained_frequencies, torch.tensor([1.0, 0.3, 0.1, 0.03]), "its cos and sin are trained, and the operator"),
+        (with_a_counter_between, None, "beside cos and sin it follows from 'b_seen'"),
+    ],
+)
+def test_what_is_open_or_one_in_the_calls_that_are_seen_is_left(how, weight, says):
+    """A mask, a factor and a counter that change nothing yet; frequencies that would lose their gradient."""
+    module = Turning(how, weight)
+    new, report = phasor.fuse(torch.export.export(module, (torch.randn(1, 7, 16), POSITIONS)))
+    assert report.fused == 1 and next(f.reason for f in report.findings if f.verdict != "right").startswith(says)
+    given = torch.randn(1, 7, 16), torch.arange(7)[None] * 300 - 9
+    module.seen.zero_()
+    assert torch.equal(new.module()(*given), module(*given))
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_what_is_written_into_is_left(how):
+    """By a method, an operator of Python, a flag or an index, as torch.compile captures it."""
+    graphs, model = [], Turning(partial(written_over, write=WRITES[how])).eval()
+
+    def keep(module, inputs):
+        graphs.append((module, inputs))
+        return module
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=keep)(torch.randn(1, 7, 16), POSITIONS)
+    findings, sites, before, after = fused(*graphs[0])
+    assert len(sites) == 1 and torch.equal(before[0], after[0])
+    assert [f.reason for f in findings if f.verdict != "right"] == ["something writes into the memory of its values"]
+
+
+def test_what_out_names_is_written_into():
+    module = fx.symbolic_trace(Turning(partial(written_over, write=lambda q: torch.mul(q, 2, out=q))))
+    _, report = phasor.fuse(module, (torch.randn(1, 7, 16), POSITIONS))
+    assert report.fused == 1 and "something writes into the memory of its values" in str(report)
+
+
+def test_what_a_program_writes_into_is_not_changed_by_the_proof():
+    """A counter behind the positions, and a cache that is an input."""
+
+    class Counts(Attends):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1, dtype=torch.int64))
+
+        def forward(self, x, positions, keys):
+            q, k, v = self.heads(x)
+            angles = torch.cat([((positions + self.seen)[..., None].float() * self.inv_freq)[:, None]] * 2, -1)
+            self.seen.add_(x.shape[1])
+            keys.add_(turned(k, angles.cos(), angles.sin()))
+            return nn.functional.scaled_dot_product_attention(turned(q, angles.cos(), angles.sin()), keys.clone(), v)
+
+    given = torch.randn(1, 7, 16), POSITIONS, torch.zeros(1, 2, 7, 8)
+    program = torch.export.export(Counts(), given)
+    _, report = phasor.fuse(program, given)
+    assert report.fused == 2 and report.outputs == "all outputs equal to the bit"
+    assert not given[2].any() and not program.state_dict["seen"].any()
+
+
+@pytest.mark.parametrize("first", [(1, 7), (1, 1), (2, 1)])
+def test_a_module_is_the_same_for_other_batches_and_lengths(first):
+    """An axis of 1 is no axis to leave out: the next call may have two sequences at positions of their own."""
+    module = fx.symbolic_trace(Attends())
+    new, _ = phasor.fuse(module, (torch.randn(*first, 16), torch.arange(1, 8)[None, : first[1]].expand(first)))
+    for sizes in ((2, 7), (2, 2), (1, 3), (7, 1)):
+        given = torch.randn(*sizes, 16), torch.randint(0, 1000, sizes)
+        assert torch.equal(new(*given), module(*given))
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)], ids=str)
+def test_what_follows_may_view_the_memory_as_before(axes):
+    """Heads whose axes lie in memory in another order than they are named in, viewed behind the rotation."""
+
+    class Views(Rotates):
+        def forward(self, x, cos, sin):
+            angles = torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)
+            y = super().forward(x.permute(back), *angles)
+            return y.permute(axes).view(1, -1, 8)
+
+    back = [axes.index(i) for i in range(4)]
+    shape = [(2, 3, 7, 8)[axis] for axis in axes]
+    given = torch.randn(shape), torch.randn(7, 4), torch.randn(7, 4)
+    new, report = phasor.fuse(torch.export.export(Views(), given))
+    assert report.fused == 1 and torch.equal(new.module()(*given), Views()(*given))
+
+
+def test_random_numbers_are_the_same_before_and_after():
+    class Drops(Attends):
+        def heads(self, x):
+            return [nn.functional.dropout(t, 0.5, True) for t in super().heads(x)]
+
+    program = torch.export.export(Drops(), (torch.randn(1, 7, 16), POSITIONS))
+    assert phasor.fuse(program)[1].outputs == "all outputs equal to the bit"
+
+
+def test_an_operator_without_gradients_for_its_tables_says_so():
+    x, cos, sin = torch.randn(1, 2, 7, 8), torch.randn(7, 4, requires_grad=True), torch.randn(7, 4)
+    with pytest.raises(ValueError, match=r"cos and sin must need no gradient in torch.ops.phasor.rotate"):
+        ROTATE(x, cos, sin, FORMS["llama"], "bhsd", False)
 
 
 def test_bad_input_is_named(program):

@@ -5,6 +5,7 @@ place must turn and do no more.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..rotary.layout import Layout
 from .layout import Placed, placed
 from .likeness import as_in
 from .linear import MOVES, Cut, Linearity, walk
-from .operator import NoRotation, Operator, axes_of, operator
+from .operator import Axes, NoRotation, Operator, axes_of, operator
 from .spec import EVEN_HALF, EVEN_SINGLE, in_half
 from .tape import Operation, Tape, upstream
 
@@ -66,10 +67,10 @@ class Stretches:
             if like is not None and len(cut.operations) != length:
                 continue
             try:
-                axes = axes_of(self.tape.values[target], tokens, False)
+                axes = _axes_of(self.tape.values[target], tokens, seen)
                 known = None if like is None else as_in([like], self.tape, cut, target, axes)
                 found = known or operator(self.tape, cut, target, axes)
-                if found.turns and _alike(found, seen):
+                if found.turns and (_alike(found, seen) or (best is None and _alike_in_all(found, seen))):
                     best, place = self._sayable(found, axes.tokens), self.tape.maker(target)
                     self._known[form] = operations.index(place), len(cut.operations), found  # type: ignore[arg-type]
             except NoRotation:
@@ -134,6 +135,22 @@ def _alike(one: Operator, other: Operator) -> bool:
         return False
     apart = one.angles[0].abs().sum(0) - other.angles[0].abs().sum(0)
     return bool(apart.abs().max() <= ALIKE * len(one.pairs))
+
+
+def _alike_in_all(one: Operator, other: Operator) -> bool:
+    """Whether the same angles are in both where one has heads in its channels, or lacks tokens that do not turn."""
+    apart = one.angles.abs().sum() - other.angles.abs().sum()
+    return one.second is None and bool(apart.abs() <= ALIKE * other.angles.numel())
+
+
+def _axes_of(value: Tensor, tokens: int, seen: Operator) -> Axes:
+    """Where all tokens are, or those that turn and one at position 0; raises `NoRotation`."""
+    turning = seen.angles.abs().sum((0, 1)).nonzero()
+    span = int(turning[-1] - turning[0]) + 1
+    for count in {tokens: 0, span: 0, span + 1: 0}:
+        with suppress(NoRotation):
+            return axes_of(value, count, False)
+    raise NoRotation("its tokens are on no axis", moves=False)
 
 
 def coordinate_in(tape: Tape, seen: Operator, coordinate: Tensor, within: Collection[int]) -> int | None:

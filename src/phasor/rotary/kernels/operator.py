@@ -81,6 +81,11 @@ def _shape(x: Tensor, cos: Tensor, sin: Tensor, about: list[int], tensor_format:
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
     _, cos, sin, *ctx.rest = inputs
+    if any(ctx.needs_input_grad[1:3]):
+        raise ValueError(
+            "cos and sin must need no gradient in torch.ops.phasor.rotate, which has none for them; detach them, or "
+            "train their frequencies in the graph before phasor.fuse"
+        )
     ctx.save_for_backward(cos, sin)
 
 

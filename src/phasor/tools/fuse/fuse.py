@@ -10,13 +10,14 @@ from torch import Tensor, fx
 from torch._subclasses import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.func import functional_call
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ...eye.stretch import CannotSay
 from ...support.findings import Difference, Finding
 from .graph import Graph, sizes
-from .report import ALREADY, FuseReport
+from .report import ALREADY, FuseReport, outputs_equal, why_none
 from .rewrite import rewrite
 from .sites import ROTATE, Search, Site
 
@@ -35,7 +36,8 @@ def fuse(program: P, inputs: Any = None) -> tuple[P, FuseReport]:
     that the graph has. It becomes ``torch.ops.phasor.rotate`` of these values, so positions, frequencies and tables
     stay the graph's own. Each is run before and after on random heads, by the tables of two calls, and stays as it was
     unless it is equal to the bit or within the rounding of its products; all outputs of the whole graph are compared,
-    too. Weights are shared with ``program``, which stays as it was. To load a saved program, import phasor first.
+    too. Weights are shared with ``program``, which stays as it was. To load a saved program, import
+    phasor.kernels first.
 
     Raises ``ValueError`` for a graph in which nothing can be fused, for one whose outputs would change by more than
     rounding, and for a module without inputs.
@@ -54,10 +56,10 @@ def fuse(program: P, inputs: Any = None) -> tuple[P, FuseReport]:
         graph = whole.graph(args, kwargs)
         findings, sites = found(graph, graph.ends)
         if not sites:
-            raise ValueError(f"program has no rotation to fuse: {_why(findings)}")
+            raise ValueError(f"program has no rotation to fuse: {why_none(findings)}")
         nodes = len(graph.module.graph.nodes)
         new = whole.rewritten(graph.module, sites)
-        outputs = _compared(*(as_module(one)(*args, **kwargs) for one in (program, new)))
+        outputs = _compared(*(_run(one, args, kwargs) for one in (program, new)))
     counts = nodes, len(graph.module.graph.nodes)
     return new, FuseReport(type(program).__name__, tuple(findings), len(sites), counts, outputs)
 
@@ -123,13 +125,13 @@ class _Program(_Module):
     def graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
         program, leaves = self.program, iter(tree_leaves((args, kwargs)))
         module, fixed, given = _copied(program.graph_module), set[fx.Node](), dict[fx.Node, Any]()
-        kept = {**program.constants, **program.state_dict}
+        kept, changing = {**program.constants, **program.state_dict}, program.graph_signature.buffers_to_mutate.values()
         for node, spec in zip(
             module.graph.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True
         ):
             given[node] = next(leaves) if spec.kind is InputKind.USER_INPUT else kept.get(spec.target)
             if spec.kind is not InputKind.USER_INPUT:
-                fixed.add(node)
+                fixed.update(() if spec.target in changing else (node,))
             elif isinstance(given[node], Tensor) and list(given[node].shape) != sizes(node):
                 raise ValueError(
                     f"inputs must have the sizes of the export, {sizes(node)} for {node.name!r}, "
@@ -154,8 +156,12 @@ def _copied(module: fx.GraphModule) -> fx.GraphModule:
     return made
 
 
-def as_module(program: Any) -> Any:
-    return program.module() if isinstance(program, ExportedProgram) else program
+def _run(program: Any, args: Any, kwargs: Any) -> Any:
+    """Its outputs, by the same random numbers each time; what it writes into is a copy."""
+    module = program.module() if isinstance(program, ExportedProgram) else program
+    given = dict(module.named_buffers()), args, kwargs
+    with torch.random.fork_rng(devices=[]):
+        return functional_call(module, *tree_map_only(Tensor, lambda x: x.detach().clone(), given))
 
 
 def where(node: fx.Node) -> str:
@@ -163,13 +169,6 @@ def where(node: fx.Node) -> str:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = re.sub(r"\[['\"]?(\w+)['\"]?\]", r".\1", str(stack[-1][0])) if stack else ""
     return path.removeprefix("L.self").strip(".")
-
-
-def _why(findings: Sequence[Finding]) -> str:
-    """Why nothing is fused, in a clause."""
-    if left := [finding.reason for finding in findings if finding.verdict != "right"]:
-        return left[0]
-    return f"its {len(findings)} rotations are operators already" if findings else "nothing in it turns"
 
 
 def _compared(before: Any, after: Any) -> str:
@@ -180,8 +179,4 @@ def _compared(before: Any, after: Any) -> str:
         largest = max(largest, 0.0 if torch.equal(a, b) else away)
         if away > ROUNDING.get(a.dtype, OF_SINGLES) or a.isfinite().ne(b.isfinite()).any():
             raise ValueError("the outputs of the whole graph change by more than rounding, so it was not fused")
-    return (
-        "all outputs equal to the bit"
-        if largest == 0
-        else f"all outputs equal within {largest:.1g} of the largest value"
-    )
+    return outputs_equal(largest)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
+from ...eye.stretch import CannotSay
 from ...eye.tape import Tape, record
 
 ATTENDS = ("scaled_dot_product", "flex_attention")
@@ -68,7 +69,9 @@ class Graph:
     def ends(self) -> list[fx.Node]:
         """Where a rotation may end: what is attended or written into a cache; else what leaves the graph."""
         found = [n for node in self.attending for n in node.all_input_nodes[:2]]
-        found += [n for node in self.module.graph.nodes if writes(node) for n in node.all_input_nodes[1:]]
+        for node in self.module.graph.nodes:
+            if changed := self._changed(node):
+                found += [n for n in node.all_input_nodes if n not in changed]
         if not self.attending:
             found += self.module.graph.output_node().all_input_nodes
         return list(dict.fromkeys(n for n in found if is_float(n) and shown(n).ndim > 2))
@@ -76,8 +79,31 @@ class Graph:
     @cached_property
     def written(self) -> set[int]:
         """The memory that something writes into."""
-        values = (shown(node.all_input_nodes[0]) for node in self.module.graph.nodes if writes(node))
+        values = (shown(n) for node in self.module.graph.nodes for n in self._changed(node))
         return {memory(value) for value in values if isinstance(value, Tensor)}
+
+    def _changed(self, node: fx.Node) -> list[fx.Node]:
+        """What it writes into."""
+        if (schema := getattr(node.target, "_schema", None)) is not None:
+            kinds = {a.name: a.alias_info for a in schema.arguments}
+            given = {**dict(zip(kinds, node.args, strict=False)), **node.kwargs}
+            values = [value for name, value in given.items() if (kind := kinds[name]) is not None and kind.is_write]
+        elif node.op == "call_module":
+            values = (
+                list(node.args[:1]) if getattr(self.module.get_submodule(str(node.target)), "inplace", False) else []
+            )
+        else:
+            values = [node.kwargs.get("out"), *(node.args[:1] if in_place(node) else ())]
+        return [n for n in tree_leaves(values) if isinstance(n, fx.Node)]
+
+    def _is_written(self, node: fx.Node) -> bool:
+        return isinstance(value := shown(node), Tensor) and memory(value) in self.written
+
+    @cached_property
+    def free(self) -> set[fx.Node]:
+        """What may be other numbers in another call: inputs, what is trained, what is written into."""
+        trained = {node for node, value in self._constants() if isinstance(value, torch.nn.Parameter)}
+        return trained | {node for node in self.given if node not in self.fixed or self._is_written(node)}
 
     def computation(self, node: fx.Node) -> str:
         """The first node that computes the same from the same."""
@@ -102,8 +128,13 @@ class Graph:
         interpreter = fx.Interpreter(self.module, garbage_collect_values=False)
         interpreter.env = values
         for node in nodes:
-            if node not in values:
+            if node in values:
+                continue
+            try:
                 values[node] = interpreter.run_node(node)
+            except Exception as error:  # whatever an operation of somebody's own needs
+                said = " ".join(f"{type(error).__name__}: {error}".split())
+                raise CannotSay(f"it does not run by itself ({said[:200]})") from None
 
     def made(self, nodes: Collection[fx.Node], data: Collection[fx.Node], seed: int = 0) -> dict[fx.Node, Any]:
         """The inputs among ``nodes``, and numbers for ``data``; all but the first time of other values."""
@@ -111,9 +142,10 @@ class Graph:
         values: dict[fx.Node, Any] = {}
         for node in nodes:
             if node in data:
-                values[node] = torch.randn(sizes(node), generator=made).to(shown(node).dtype)
+                values[node] = in_memory_of(node, torch.randn(sizes(node), generator=made))
             elif node in self.given:
-                values[node] = self.given[node]
+                value = self.given[node]
+                values[node] = value.clone() if self._is_written(node) else value
                 if seed and node not in self.fixed:
                     values[node] = other(values[node], made)
         return values
@@ -155,11 +187,24 @@ def of_floats(value: Any) -> bool:
 
 
 def sizes(node: fx.Node) -> list[int]:
-    """Those of the example, where they are free; ``ValueError`` for those that only the data tell."""
-    found = [s.node.hint if isinstance(s, torch.SymInt) else s for s in shown(node).shape]
+    """Those of the example, where they are free; raises `CannotSay` for those that only the data tell."""
+    found = [hint(size) for size in shown(node).shape]
     if None in found:
-        raise ValueError(f"the sizes of {node.name!r} follow from the data")
+        raise CannotSay(f"the sizes of {node.name!r} follow from the data")
     return found
+
+
+def hint(size: Any) -> Any:
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def in_memory_of(node: fx.Node, value: Tensor) -> Tensor:
+    """With the type and the strides that were noted: only these may be viewed as what follows views them."""
+    noted = shown(node)
+    strides = [hint(step) for step in noted.stride()]
+    return (
+        torch.empty_strided(value.shape, strides, dtype=noted.dtype).copy_(value) if all(strides) else value.to(noted)
+    )
 
 
 def name_of(node: fx.Node) -> str:
@@ -170,13 +215,26 @@ def name_of(node: fx.Node) -> str:
     return str(getattr(packet or node.target, "__name__", node.target))
 
 
-def writes(node: fx.Node) -> bool:
-    """Whether it changes its first argument."""
-    schema, name = getattr(node.target, "_schema", None), name_of(node)
-    if schema is not None or node.op not in ("call_function", "call_method"):
-        return schema is not None and bool(schema.is_mutable) and bool(node.all_input_nodes)
-    changes = name == "setitem" or (name.endswith("_") and not name.endswith("__")) or "out" in node.kwargs
-    return changes and bool(node.all_input_nodes)
+def in_place(node: fx.Node) -> bool:
+    """Whether a function of Python changes its first argument: ``setitem``, ``add_``, ``iadd``, ``inplace=True``."""
+    name = name_of(node)
+    if name.endswith("__"):
+        name = name.strip("_")
+    assigns = name.startswith("i") and hasattr(Tensor, f"__{name[1:]}__")
+    named = name == "setitem" or (name.endswith("_") and name not in ("and_", "is_", "not_", "or_"))
+    return assigns or named or bool(node.kwargs.get("inplace"))
+
+
+def read_by(node: fx.Node) -> list[fx.Node]:
+    """What its numbers follow from: of some only the sizes or the type are read."""
+    if name_of(node).startswith(OF_SHAPES):
+        return []
+    alike = name_of(node).endswith("_as") or name_of(node) == "to"
+    return [n for n in node.all_input_nodes[: 1 if alike else None] if has_numbers(n)]
+
+
+def has_numbers(node: fx.Node) -> bool:
+    return node.op in INPUTS or any(isinstance(leaf, Tensor | float) for leaf in tree_leaves(shown(node)))
 
 
 def memory(value: Tensor) -> int:

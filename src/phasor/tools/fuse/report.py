@@ -1,11 +1,26 @@
 """What became of the rotations of a graph."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...support.findings import Finding, Report
 
 ALREADY = "an operator already"
+
+
+def why_none(findings: Sequence[Finding], unread: Iterable[str] = ()) -> str:
+    """Why nothing is fused, in a clause; ``unread``: what could not be run."""
+    if left := [finding.reason for finding in findings if finding.verdict != "right"]:
+        return left[0]
+    if findings:
+        return f"its {len(findings)} rotations are operators already"
+    return next(iter(unread), "nothing in it turns")
+
+
+def outputs_equal(away: float) -> str:
+    """``away``: the largest difference of any output, of its largest value."""
+    return "all outputs equal " + ("to the bit" if away == 0 else f"within {away:.1g} of the largest value")
 
 
 @dataclass(frozen=True)

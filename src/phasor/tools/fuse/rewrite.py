@@ -22,12 +22,9 @@ def rewrite(module: fx.GraphModule, sites: Sequence[Site]) -> dict[str, str]:
     for site in sites:
         cos, sin = (_table(module.graph, site, table, tables) for table in (site.cos, site.sin))
         with module.graph.inserting_before(site.target):
-            x, order, swapped = made.get(site.source, site.source), site.tensor_format, _swapped(site)
-            if swapped:
-                x, order = _node(module.graph, ATEN.transpose.int, x, 1, 2), OTHER[order]
-            new = _node(module.graph, ROTATE, x, cos, sin, site.about, order, site.backwards)
-            if swapped:
-                new = _node(module.graph, ATEN.transpose.int, new, 1, 2)
+            x = _permuted(module.graph, made.get(site.source, site.source), site.axes)
+            new = _node(module.graph, ROTATE, x, cos, sin, site.about, site.tensor_format, site.backwards)
+            new = _permuted(module.graph, new, site.back)
         site.target.replace_all_uses_with(new)
         made[site.target] = new
         for node in (site.target, *reversed(site.between)):
@@ -38,13 +35,8 @@ def rewrite(module: fx.GraphModule, sites: Sequence[Site]) -> dict[str, str]:
     return {old.name: new.name for old, new in made.items()}
 
 
-OTHER = {"bhsd": "bshd", "bshd": "bhsd"}
-
-
-def _swapped(site: Site) -> bool:
-    """Whether the memory of the target has heads and tokens in the other order."""
-    value = shown(site.target)
-    return site.tensor_format in OTHER and value.ndim == 4 and value.transpose(1, 2).is_contiguous()
+def _permuted(graph: fx.Graph, x: fx.Node, axes: Sequence[int]) -> fx.Node:
+    return x if list(axes) == sorted(axes) else _node(graph, ATEN.permute.default, x, list(axes))
 
 
 def _table(graph: fx.Graph, site: Site, table: Table, known: dict[Any, fx.Node]) -> fx.Node:
@@ -60,7 +52,7 @@ def _table(graph: fx.Graph, site: Site, table: Table, known: dict[Any, fx.Node])
             if table.part is not None:
                 node = _node(graph, ATEN.select.int, _node(graph, ATEN.view_as_real.default, node), -1, table.part)
             for axis in drop:
-                node = _node(graph, ATEN.select.int, node, axis, 0)
+                node = _node(graph, ATEN.squeeze.dim, node, axis)
             end = table.first + table.step * (pairs - 1) + 1
             node = _node(graph, ATEN.slice.Tensor, node, -1, table.first, end, table.step)
             known[key] = _node(graph, ATEN.clone.default, node, memory_format=torch.contiguous_format)

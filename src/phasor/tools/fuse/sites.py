@@ -7,6 +7,7 @@ the tables. Then it is compared on other heads, by the tables of other inputs, t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -17,9 +18,15 @@ from ...eye.linear import Linearity
 from ...eye.stretch import CannotSay, ends_of
 from ...rotary.layout import Layout
 from ...support.findings import ROUNDINGS
-from .graph import Graph, is_float, memory, shown
+from .graph import Graph, is_float, memory, read_by, shown
 
 ROTATE = torch.ops.phasor.rotate.default
+FORMATS: dict[
+    int, dict[tuple[int, ...], str]
+] = {  # by the number of axes but channels, and those of them that tables have
+    3: {(2,): "bhsd", (0, 2): "bhsd", (1,): "bshd", (0, 1): "bshd", (0,): "sbhd"},
+    2: {(1,): "bhsd", (0,): "thd"},
+}
 Turned = Callable[[Tensor], Tensor]
 Values = dict[fx.Node, Any]
 
@@ -43,7 +50,8 @@ class Table:
 class Site:
     """``source`` becomes ``target``. ``backwards``: by minus the sines; ``difference``: the largest that was seen.
 
-    ``kept``: the axes of the heads that the operator's tables have, too.
+    ``axes``: the order of the heads' axes in memory, in which they have the ``tensor_format``; ``kept``: those that the
+    operator's tables have, too.
     """
 
     source: fx.Node
@@ -53,6 +61,7 @@ class Site:
     sin: Table
     backwards: bool
     tensor_format: str = ""
+    axes: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
     between: tuple[fx.Node, ...] = ()
     difference: float = 0.0
@@ -74,8 +83,19 @@ class Site:
         """A table as the operator takes it."""
         value = table.of(values[table.node], self.layout.pairs)
         for axis in self.dropped(table):
-            value = value.select(axis, 0)
+            value = value.squeeze(axis)
         return value.contiguous()
+
+    @property
+    def back(self) -> list[int]:
+        """From the order in memory to that of the axes."""
+        return [self.axes.index(axis) for axis in range(len(self.axes))]
+
+    def rotated(self, x: Tensor, values: Mapping[fx.Node, Any]) -> Tensor:
+        """What the operator makes of heads."""
+        tables = self.taken(self.cos, values), self.taken(self.sin, values)
+        y: Tensor = ROTATE(x.permute(self.axes), *tables, self.about, self.tensor_format, self.backwards)
+        return y.permute(self.back)
 
     def __str__(self) -> str:
         turning, width = self.layout.rotary_dim, self.layout.head_dim
@@ -95,12 +115,10 @@ class Search:
         if (device := shown(end).device).type != "cpu":
             raise CannotSay(f"it is on {device}, and the operator runs on a CPU")
         nodes, data = self.graph.before(end)
-        try:
-            values, tape = self.graph.recorded(nodes, data)
-            others = self.graph.made(nodes, data, seed=1)
+        values, tape = self.graph.recorded(nodes, data)
+        others = self.graph.made(nodes, data, seed=1)
+        with torch.enable_grad():  # so that what is trained is known by its gradient
             self.graph.run(nodes, others)
-        except Exception as error:  # whatever an operation of somebody's own needs
-            raise CannotSay(f"it does not run by itself ({type(error).__name__}: {error})") from None
         named: dict[int, fx.Node] = {}
         for node, value in values.items():
             if isinstance(value, Tensor) and id(value) in tape.ids and node.op != "get_attr":
@@ -164,7 +182,12 @@ class _Trial:
         y, noted = self.values[self.target], shown(self.target)
         if (y.dtype, y.ndim) != (noted.dtype, noted.ndim):
             raise CannotSay("it runs otherwise by itself than in the graph")
-        if x.dtype != y.dtype or not x.is_floating_point() or not isinstance(shown(self.source).shape[-1], int):
+        if (
+            x.dtype != y.dtype
+            or not x.is_floating_point()
+            or not x.ndim
+            or type(shown(self.source).shape[-1]) is not int
+        ):
             return None
         links = _links(run, x)
         moving = links.clone().fill_diagonal_(False).any(1) | links.clone().fill_diagonal_(False).any(0)
@@ -174,18 +197,20 @@ class _Trial:
         if layout is None:
             raise CannotSay("its pairs are neither halves nor neighbours")
         heads = torch.zeros_like(x)
-        _first_members(layout, heads).fill_(1)
+        layout.views(heads)[0].fill_(1)
         cos, sin = layout.written().split(layout.turned(run(heads)))
         table, sines = self._table(cos), (self._table(sin), self._table(-sin))
         missing = "its cos and sin are no values of the graph, one column for each pair"
         for backwards, other in enumerate(sines):
             if table is not None and other is not None:
-                order, kept = _format(x, table.of(self.values[table.node], layout.pairs))
+                order = _order(x, table.of(self.values[table.node], layout.pairs), noted)
                 ends = self.source, self.target, layout, table, other
-                site = Site(*ends, bool(backwards), order, kept, tuple(self.between))
+                site = Site(*ends, bool(backwards), *order, tuple(self.between))
                 self._check_memory(site)
                 try:
-                    return replace(site, difference=self._proved(site))
+                    proved = replace(site, difference=self._proved(site))
+                    self._check_tables_alone(site)
+                    return proved
                 except CannotSay as reason:  # of sines that were negated, either may be the ones
                     missing = str(reason)
         raise CannotSay(missing)
@@ -214,6 +239,19 @@ class _Trial:
         if any(isinstance(v, Tensor) and memory(v) in self.graph.written for v in values):
             raise CannotSay("something writes into the memory of its values")
 
+    def _check_tables_alone(self, site: Site) -> None:
+        """Raises `CannotSay` where something else decides, too: a mask may be open in all calls that are seen here."""
+        if any(self.others[table.node].requires_grad for table in (site.cos, site.sin)):
+            raise CannotSay("its cos and sin are trained, and the operator has no gradient for them")
+        tables = {self.graph.computation(table.node) for table in (site.cos, site.sin)}
+        waiting = {self.target}
+        for node in reversed(self.nodes):
+            if node not in waiting or node is self.source or self.graph.computation(node) in tables:
+                continue
+            if node in self.graph.free:
+                raise CannotSay(f"beside cos and sin it follows from {node.name!r}")
+            waiting.update(read_by(node))
+
     def _proved(self, site: Site) -> float:
         """The largest difference on random heads: by the tables of two calls, and by any numbers in their place."""
         largest, made, values = 0.0, torch.Generator().manual_seed(2), self.values
@@ -226,11 +264,10 @@ class _Trial:
             (" by other tables", {**values, **tables}, tables),
         )
         for when, run, changed in runs:
-            x = torch.randn(values[self.source].shape, generator=made).to(values[self.source].dtype)
+            like = values[self.source]
+            x = torch.empty_like(like).copy_(torch.randn(like.shape, generator=made))
             cos, sin = (t.of(run[t.node], site.layout.pairs) for t in (site.cos, site.sin))
-            taken = site.taken(site.cos, run), site.taken(site.sin, run)
-            want = self.turned(run, changed)(x)
-            got = ROTATE(x, *taken, site.about, site.tensor_format, site.backwards)
+            want, got = self.turned(run, changed)(x), site.rotated(x, run)
             away = (want.double() - got.double()).abs()
             if not bool((away <= _allowed(site.layout, x, cos, sin)).all()):
                 raise CannotSay(f"its values differ by {float(away.max()):.2g}{when}")
@@ -267,7 +304,9 @@ def _links(run: Turned, x: Tensor) -> Tensor:
         channels = (torch.arange(rows) + i * rows + i // once) % width
         heads = torch.zeros(rows, width, dtype=x.dtype)
         heads[torch.arange(rows), channels] = 1
-        links.index_add_(0, channels, (run(heads.reshape(x.shape)).reshape(rows, width) != 0).float())
+        links.index_add_(
+            0, channels, (run(torch.empty_like(x).copy_(heads.view(x.shape))).reshape(rows, width) != 0).float()
+        )
     return links > 0
 
 
@@ -290,10 +329,6 @@ def _layout(links: Tensor, moving: int) -> Layout | None:
     return None
 
 
-def _first_members(layout: Layout, x: Tensor) -> Tensor:
-    return layout.views(x)[0]
-
-
 def _columns(width: int, pairs: int) -> Iterator[tuple[int, int]]:
     """Where the columns of all pairs may stand."""
     if width >= pairs:
@@ -304,17 +339,23 @@ def _columns(width: int, pairs: int) -> Iterator[tuple[int, int]]:
         yield 1, 2
 
 
-def _format(x: Tensor, table: Tensor) -> tuple[str, tuple[int, ...]]:
-    """The order of axes in which the operator lines these up, and the axes that its tables have."""
-    long = tuple(i + x.ndim - table.ndim for i, n in enumerate(table.shape[:-1]) if n > 1)
-    orders = {(2,): "bhsd", (0, 2): "bhsd", (1,): "bshd", (0, 1): "bshd", (0,): "sbhd"}
-    if x.ndim == 3:
-        orders = {(1,): "bhsd", (0,): "thd"}
-    if not long:  # one token
-        long = next(((axis,) for axis in (2, 1, 0) if axis < x.ndim - 1 and x.shape[axis] == 1), ())
-    if x.ndim not in (3, 4) or long not in orders:
-        raise CannotSay(f"its heads have sizes {tuple(x.shape)}, and its tables {tuple(table.shape)}")
-    return orders[long], long
+def _order(x: Tensor, table: Tensor, target: Tensor) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The format in which the operator lines these up, the order of axes that it is of, and the axes of its tables.
+
+    The axis of the batch is kept where it is 1, too: it may be longer in another call.
+    """
+    more, last = x.ndim - table.ndim, x.ndim - 1
+    long = tuple(i + more for i, n in enumerate(table.shape[:-1]) if n > 1)
+    if x.ndim == 4 and long in ((), (0,)) and x.shape[2] == 1:  # one token
+        long = (2,)
+    long = long or next(((axis,) for axis in range(last)[::-1] if x.shape[axis] == 1), ())
+    if x.ndim == 4 and not more and long in ((1,), (2,)):
+        long = (0, *long)
+    for axes in permutations(range(last)):
+        order = FORMATS.get(last, {}).get(tuple(axes.index(axis) for axis in long), "")
+        if order and target.permute(*axes, last).is_contiguous():
+            return order, (*axes, last), long
+    raise CannotSay(f"its heads have sizes {tuple(x.shape)}, and its tables {tuple(table.shape)}")
 
 
 def _allowed(layout: Layout, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ...support.checks import one_of, whole
 from ...support.findings import Finding
 from ...support.json_files import read_json
 from ...support.whole_files import PARTIAL, check_file_target, followed, write_whole
-from ..fuse.report import ALREADY, FuseReport
+from ..fuse.report import ALREADY, FuseReport, why_none
 from .check import TRIGONOMETRIC
 from .graph import Graph
 from .look import Turn
@@ -95,7 +95,9 @@ def _fused(source: File, path: Path, length: int | None, run: bool | None) -> tu
     findings = [finding for part in parts for finding in part.findings]
     rows = [len(site.cos) for part in parts for site in part.sites]
     if not rows:
-        raise ValueError(f"{path} has no rotation to fuse: {_why(findings, part)}")
+        raise ValueError(
+            f"{path} has no rotation to fuse: {why_none(findings, (*part.rotations.seen.unread, *part.repeated))}"
+        )
     outputs = compared(source, part.model, part.rotations, min(rows), run)
     nodes = [sum(1 + len(list(inside(node))) for node in one.graph.node) for one in (source, part.model)]
     notes = dict.fromkeys(f"not run: {reason}" for part in parts for reason in part.rotations.seen.unread)
@@ -182,9 +184,11 @@ class _Part:
         proved, known = list[Site](), set[Any]()
         for site in self.sites:
             about: dict[str, Any] = {"what": str(site.rotation)}
-            table = id(site.cos), tables_read(self.rotations.graph, site.rotation)
+            graph = self.rotations.graph
+            read = tables_read(graph, site.rotation)
+            table = id(site.cos), frozenset(graph.computed_as.get(name, name) for name in read)
             try:
-                difference = proved_equal(self.rotations.graph, after, site, self.rotations.batch, table not in known)
+                difference = proved_equal(graph, after, site, self.rotations.batch, table not in known)
             except CannotSay as reason:
                 self.findings.append(Finding(**about, verdict="not shown", reason=f"not proved: {reason}"))
                 continue
@@ -193,15 +197,6 @@ class _Part:
             proved.append(site)
         everything, self.sites = len(proved) == len(self.sites), proved
         return everything
-
-
-def _why(findings: Sequence[Finding], part: _Part) -> str:
-    """Why nothing is fused, in a clause."""
-    if findings and all(finding.verdict == "right" for finding in findings):
-        return f"its {len(findings)} rotations are operators already"
-    if reasons := [finding.reason for finding in findings if finding.verdict != "right"]:
-        return reasons[0]
-    return next(iter((*part.rotations.seen.unread, *part.repeated)), "nothing in it turns")
 
 
 @contextmanager

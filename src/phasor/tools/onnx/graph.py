@@ -1,7 +1,9 @@
 """A graph as a module of torch: each node is a module, so that a tape says of each operation which node it is of."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .operators import DOMAINS, ELEMENTWISE, NORMS, NotShown, TableEnds, Unknown, apart, projected, small
-from .read import File, library
+from .read import SMALL, File, library
 
 AXES = 4  # rows of a matrix up to which a product with it forms angles, of so many axes: it projects nothing
 TOLD = ("interleaved", "num_heads", "rotary_embedding_dim", "rotary_interleaved")  # attributes that a report names
@@ -155,6 +157,19 @@ class Graph(nn.Module):
                 self._loaded[name] = self.file.tensor(self.tensors[name])
         outer = (graph.constant(name) for graph in self.outside)
         return self._loaded[name] if name in self._loaded else next(outer, None)
+
+    @cached_property
+    def computed_as(self) -> dict[str, Any]:
+        """By name: equal for values that nodes alike make of the same, as each layer of a model may write them out."""
+        found, first = dict[str, Any](), dict[Any, str]()
+        for name, tensor in self.tensors.items():
+            if math.prod(tensor.dims) <= SMALL:
+                found[name] = tensor.data_type, tuple(tensor.dims), self.file.tensor(tensor).numpy().tobytes()
+        for node in self.steps:
+            key = node.domain, node.op, repr(node.marks), tuple(found.get(name, name) for name in node.inputs)
+            same = first.setdefault(key, node.outputs[0]) if not any(node.children()) else node.outputs[0]
+            found.update((name, (same, i)) for i, name in enumerate(node.outputs))
+        return found
 
     def needed(self, wanted: list[str], given: Mapping[str, Any]) -> list[Node]:
         """The nodes from which these values follow, beginning with those that are ``given``, in order."""

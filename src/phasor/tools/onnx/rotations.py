@@ -142,6 +142,9 @@ class Rotations:
 
     def _check_heads(self, source: str, target: str, stretch: Stretch) -> None:
         """Of one type, which the operator takes, and with another batch of the same sizes but for that."""
+        tokens = self.seen.tape.values[stretch.source].shape[stretch.tokens]
+        if self.sizes.free and tokens != self.sizes.tokens:
+            raise CannotSay(f"of {self.sizes.tokens} tokens {tokens} turn, and their number is free")
         if self._type(source) != self._type(target):
             raise CannotSay(f"{self._type(source)} goes in and {self._type(target)} comes out")
         if self._type(source) == torch.float64:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..fuse.report import outputs_equal
 from .graph import Graph
 from .inputs import Sizes, inputs, padded
 from .read import File, tensors_of
@@ -49,7 +50,7 @@ def compared(source: File, model: Any, rotations: Rotations, rows: int, run: boo
     away = apart(before, after)
     if away == float("inf"):
         raise ValueError("the outputs of the whole model change by more than rounding, so nothing was written")
-    return "all outputs equal to the bit" if away == 0 else f"all outputs equal within {away:.1g} of the largest value"
+    return outputs_equal(away)
 
 
 def files_beside(source: File) -> set[Path]:
