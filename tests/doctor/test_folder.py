@@ -1,4 +1,4 @@
-"""Folders whose configs contradict themselves or their weights, and the new folders where that is mended."""
+"""Folders whose configs contradict themselves or their weights: what is wrong, and what the config must say."""
 
 import json
 import shutil
@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from integrations.sick import healthy
-from phasor.tools.doctor.folder import examine, write
-from phasor.tools.doctor.loading import load
+from phasor.tools.doctor.folder import examine
+from phasor.tools.doctor.folder.contradictions import settle
+from phasor.tools.doctor.folder.frequencies import stored_frequencies
+from phasor.tools.doctor.folder.sizes import settle_sizes
 
 VERSION = pytest.importorskip("transformers").__version__
 
@@ -50,17 +52,13 @@ def edited(sound, tmp_path):
     return make
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
 def config_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "config.json").read_text())
 
 
 def test_a_sound_folder(sound):
     found = examine(sound)
-    assert found.findings == () and not found.mends
+    assert found.findings == ()
     assert [check.verdict for check in found.checks] == ["right"]
 
 
@@ -88,24 +86,16 @@ MENDED = {
 
 
 @pytest.mark.parametrize("case", MENDED)
-def test_contradictions_that_can_be_decided(case, edited, sound, tmp_path):
-    """The new folder says one thing, loads, and is sound; the old one is as it was."""
+def test_contradictions_that_can_be_decided(case, edited):
+    """What is decided is said; a config that says so is sound."""
     changes, tensors, says, expected = MENDED[case]
     folder = edited(changes, tensors)
-    before = contents(folder)
     found = examine(folder)
-    assert all(finding.mended for finding in found.findings) and says in found.findings[0].mended, found
-    assert {check.verdict for check in found.checks} == {"wrong"}
-    names = write(found, tmp_path / "mended")
-    assert contents(folder) == before
-    assert "config.json" in names and not examine(tmp_path / "mended").findings
-    config = config_of(tmp_path / "mended")
-    assert {name: config.get(name) for name in expected} == expected
-    assert {n: d for n, d in contents(tmp_path / "mended").items() if n not in names} == {
-        n: d for n, d in before.items() if n not in names
-    }
-    model = load(tmp_path / "mended")
-    assert torch.equal(model.model.embed_tokens.weight, load(sound).model.embed_tokens.weight)
+    assert all(f.settled for f in found.findings if f.place == "config.json"), found
+    assert says in found.findings[0].way_out and {check.verdict for check in found.checks} == {"wrong"}, found
+    config = {name: value for name, value in (config_of(folder) | expected).items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert not [f for f in examine(folder).findings if f.place == "config.json"]
 
 
 LINEAR = 1.0 / (1e4 ** (torch.arange(0, 16, 2, dtype=torch.float) / 16)) / 2
@@ -135,22 +125,29 @@ TOGETHER = {
 }  # fmt: skip
 
 
+def settled(folder):
+    """The config as it is judged on by, when all that can be decided is decided."""
+    found = examine(folder).folder
+    sized, _ = settle_sizes(found, found.config)
+    return settle(sized, stored_frequencies(found.tensors))[0].data
+
+
 @pytest.mark.parametrize("case", TOGETHER)
 def test_contradictions_that_only_show_together(case, edited):
     """Each by itself leaves other frequencies than the stored ones; one combination gives them."""
     changes, tensors, expected = TOGETHER[case]
-    found = examine(edited({**changes, "transformers_version": None}, tensors))
-    assert len(found.findings) > 1 and all(finding.mended for finding in found.findings), found
-    assert {name: found.config.get(name) for name in expected} == expected
-    assert not {"rope_theta", "rope_scaling", "partial_rotary_factor"} & found.config.keys() and not found.tensors
+    folder = edited({**changes, "transformers_version": None}, tensors)
+    found, config = examine(folder), settled(folder)
+    assert len(found.findings) > 1 and all(finding.settled for finding in found.findings), found
+    assert {name: config.get(name) for name in expected} == expected
+    assert not {"rope_theta", "rope_scaling", "partial_rotary_factor"} & config.keys()
 
 
 def test_contradictions_of_which_no_combination_fits(edited):
     found = examine(edited({**THETA, "rope_scaling": SCALED}, {STORED: FREQUENCIES * 3}))
-    assert not found.mends and len(found.findings) == 2
+    assert [finding.settled for finding in found.findings] == [False, False]
     assert {finding.way_out for finding in found.findings} == {
-        "none of the 4 ways to read the config gives the frequencies that are stored with the weights; keep that one "
-        "by hand"
+        "none of the 4 ways to read the config gives the frequencies that are stored with the weights; keep that one"
     }
 
 
@@ -163,12 +160,13 @@ def test_a_contradiction_that_the_stored_frequencies_do_not_show(edited):
     stored = read_config(true).with_angles("float32").layers[0].inv_freq().float()
     shutil.rmtree(edited.folder)
     inner = {**yarn, "rope_theta": 5e5}
-    found = examine(
-        edited({**THETA, "rope_parameters": inner, "rope_scaling": {**yarn, "attention_factor": 2.0}}, {STORED: stored})
+    folder = edited(
+        {**THETA, "rope_parameters": inner, "rope_scaling": {**yarn, "attention_factor": 2.0}}, {STORED: stored}
     )
-    assert [bool(finding.mended) for finding in found.findings] == [True, False]
+    found, config = examine(folder), settled(folder)
+    assert [finding.settled for finding in found.findings] == [True, False]
     assert "both give the frequencies that are stored" in found.findings[1].way_out
-    assert found.config["rope_parameters"] == {**inner, "rope_theta": 1e4} and "rope_scaling" in found.config
+    assert config["rope_parameters"] == {**inner, "rope_theta": 1e4} and "rope_scaling" in config
 
 
 AMBIGUOUS = {
@@ -191,7 +189,7 @@ AMBIGUOUS = {
 def test_what_is_ambiguous_is_named_and_not_guessed(case, edited):
     changes, says = AMBIGUOUS[case]
     found = examine(edited(changes))
-    assert not found.mends and [finding.mended for finding in found.findings] == [""]
+    assert [finding.settled for finding in found.findings] == [False]
     assert says in found.findings[0].way_out, found
 
 
@@ -204,22 +202,15 @@ def test_what_is_ambiguous_is_named_and_not_guessed(case, edited):
         (FREQUENCIES * 2, "other values than the config gives"),
     ],
 )
-def test_stored_frequencies_that_the_model_does_not_read(own, words, edited, tmp_path):
-    """transformers forms its own, so stored ones can only repeat the config. Other tensors stay byte for byte."""
-    folder = edited({}, {STORED: own})
-    before = load_file(folder / "model.safetensors")
-    found = examine(folder)
-    assert [(f.place, f.what) for f in found.findings] == [(STORED, f"stored frequencies are {words}")]
-    assert write(found, tmp_path / "mended") == ["model.safetensors"]
-    after = load_file(tmp_path / "mended" / "model.safetensors")
-    assert torch.equal(after[STORED], FREQUENCIES) and after[STORED].dtype == torch.float32
-    assert list(after) == list(before)
-    assert all(torch.equal(after[name], before[name]) for name in before if name != STORED)
-    assert not examine(tmp_path / "mended").findings
+def test_stored_frequencies_that_the_model_does_not_read(own, words, edited):
+    """transformers forms its own, so stored ones can only repeat the config."""
+    (finding,) = examine(edited({}, {STORED: own})).findings
+    assert (finding.place, finding.what) == (STORED, f"stored frequencies are {words}")
+    assert finding.way_out == "store those of the config, or none: the config says them"
 
 
 def test_stored_frequencies_that_the_model_reads(tmp_path):
-    """Of another encoding they may be what the weights were trained with: named. Rounded they are mended."""
+    """Of another encoding they may be what the weights were trained with; rounded they are those of the config."""
     import transformers
 
     config = transformers.EsmConfig(
@@ -230,71 +221,7 @@ def test_stored_frequencies_that_the_model_reads(tmp_path):
     transformers.EsmModel(config).save_pretrained(folder)
     tensors = load_file(folder / "model.safetensors")
     (name,) = (n for n in tensors if n.endswith("inv_freq"))
-    for own, mended in ((tensors[name].bfloat16(), True), (tensors[name] / 2, False)):
+    for own, decided in ((tensors[name].bfloat16(), True), (tensors[name] / 2, False)):
         save_file(tensors | {name: own}, folder / "model.safetensors", metadata={"format": "pt"})
         found = examine(folder)
-        assert [bool(finding.mended) for finding in found.findings] == [mended], found
-
-
-def test_nothing_is_written_over_or_half(edited, tmp_path, monkeypatch):
-    folder = edited(THETA)
-    found = examine(folder)
-    (tmp_path / "there").mkdir()
-    for target, says in [
-        (tmp_path / "there", "must be a new folder, and .* is there already"),
-        (folder / "inside", "must not be inside the source or around it"),
-        (folder, "is there already"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            write(found, target)
-    before = contents(tmp_path)
-    monkeypatch.setattr("phasor.support.whole_files.sync_folder", _full)
-    with pytest.raises(OSError, match="No space"):
-        write(found, tmp_path / "new")
-    assert contents(tmp_path) == before and not (tmp_path / "new").exists()
-
-
-def test_a_number_without_end_stays(edited, tmp_path):
-    """As hybrids with Mamba's layers state it."""
-    endless = {"time_step_limit": [0.0, float("inf")]}
-    write(examine(edited(THETA | endless)), tmp_path / "mended")
-    assert config_of(tmp_path / "mended").items() >= endless.items()
-
-
-def test_of_links_the_content_is_copied(edited, tmp_path):
-    """A hub's cache: files are links to blobs; here a folder is one, too."""
-    folder, beside = edited(THETA), tmp_path / "beside"
-    (beside / "deep").mkdir(parents=True)
-    (beside / "deep" / "words.txt").write_text("of another folder")
-    (folder / "linked").symlink_to(beside)
-    (folder / "notes" / "link.txt").symlink_to(beside / "deep" / "words.txt")
-    write(examine(folder), tmp_path / "mended")
-    made = contents(tmp_path / "mended")
-    assert made["linked/deep/words.txt"] == made["notes/link.txt"] == b"of another folder"
-    assert made.keys() == contents(folder).keys() | {"linked/deep/words.txt"}
-    assert not any(p.is_symlink() for p in (tmp_path / "mended").rglob("*"))
-
-
-@pytest.mark.parametrize("where, to, says", [
-    ("around", ".", "around: links to a folder around it, so a copy has no end"),
-    ("notes/around", "..", "around: links to a folder around it"),
-    ("farther", "../..", "farther: links to a folder around it"),
-    ("nothing", "nowhere", r"nothing: cannot be opened \(No such file or directory\)"),
-])  # fmt: skip
-def test_links_that_cannot_be_copied(where, to, says, edited, tmp_path):
-    folder = edited(THETA)
-    (folder / where).symlink_to(to)
-    with pytest.raises(ValueError, match=says):
-        write(examine(folder), tmp_path / "mended")
-    assert {path.name for path in tmp_path.iterdir()} == {"sick"}
-
-
-def test_every_folder_is_synced(edited, tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr("phasor.support.whole_files.sync_folder", lambda path: synced.append(path.name))
-    write(examine(edited(THETA)), tmp_path / "mended")
-    assert synced[1:] == ["notes", tmp_path.name] and synced[0] == "new"
-
-
-def _full(path: Path) -> None:
-    raise OSError(28, "No space left on device")
+        assert [f.way_out.startswith("store those of the config") for f in found.findings] == [decided], found

@@ -54,9 +54,9 @@ def settle(config: ModelConfig, stored: Mapping[str, Tensor]) -> tuple[ModelConf
     elif major.isdigit() and int(major) >= SINCE:
         chosen, decided = [fault.inner for fault in contradictions], f"as transformers {saved_by} saves no other"
     findings = [
-        FolderFault("config.json", fault.what, CAUSE, f"{side.words} stands, {decided}")
+        FolderFault("config.json", fault.what, CAUSE, f"{side.words} stands, {decided}: take the other away", True)
         if side is not None
-        else FolderFault("config.json", fault.what, CAUSE, way_out=f"{left}; keep that one by hand")
+        else FolderFault("config.json", fault.what, CAUSE, f"{left}; keep that one")
         for fault, side in zip(contradictions, chosen, strict=True)
     ]
     return config.changed(_with(config.data, contradictions, chosen)), findings
@@ -74,7 +74,7 @@ def not_understood(config: ModelConfig) -> Iterator[FolderFault]:
             if IMPOSSIBLE.search(read):
                 inside = f"{part}: " if part else ""
                 raise ValueError(f"{inside}{read.removeprefix('not read: ')}; {OUT}")
-            yield FolderFault(where, read, NOT_UNDERSTOOD, way_out="change that key by hand")
+            yield FolderFault(where, read, NOT_UNDERSTOOD, "change that key by hand")
 
 
 def no_base(config: ModelConfig) -> Iterator[FolderFault]:
@@ -88,7 +88,7 @@ def no_base(config: ModelConfig) -> Iterator[FolderFault]:
             at = "".join(f"{key}." for key in path)
             what = f"{at}rope_parameters states a scaling and no rope_theta, so the base is the default of who reads it"
             way_out = f"add the rope_theta of the original model's config.json to {at}rope_parameters"
-            yield FolderFault("config.json", what, "base by default", way_out=way_out)
+            yield FolderFault("config.json", what, "base by default", way_out)
 
 
 def _contradictions(path: tuple[str, ...], level: Level) -> Iterator[Contradiction]:

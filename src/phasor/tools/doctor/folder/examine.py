@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -19,17 +18,8 @@ from .sizes import settle_sizes, unread_weights
 
 @dataclass(frozen=True)
 class Examined:
-    """``config`` as it would be mended, None where it stays; ``tensors``: stored ones that get other values."""
-
     folder: ModelFolder
     findings: tuple[FolderFault, ...]
-    config: dict[str, Any] | None
-    tensors: dict[str, Tensor]
-
-    @property
-    def mends(self) -> bool:
-        """Whether anything can be mended."""
-        return self.config is not None or bool(self.tensors)
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -59,12 +49,10 @@ def _examined(folder: ModelFolder) -> Examined:
     settled, findings = _settled(folder, stored)
     if all(f.cause != NOT_UNDERSTOOD for f in findings):
         findings += [*no_base(settled), *unread_weights(folder, settled)]
-    values: dict[str, Tensor] = {}
-    if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
+    if stored and all(f.settled for f in findings):  # else there is nothing to compare them with
         in_force = any(name.endswith("inv_freq") for name in settled.model.state_dict())
-        more, values = check_frequencies(settled, stored, in_force)
-        findings += more
-    return Examined(folder, tuple(findings), None if settled is folder.config else settled.data, values)
+        findings += check_frequencies(settled, stored, in_force)
+    return Examined(folder, tuple(findings))
 
 
 def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[ModelConfig, list[FolderFault]]:
@@ -73,6 +61,6 @@ def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[ModelCo
     settled, findings = settle(sized, stored)
     if any(f.cause == NOT_UNDERSTOOD for f in of_sizes):
         settled, of_sizes = settle_sizes(folder, settled)
-    if all(f.mended for f in findings):  # else the reader would say the same again
+    if all(f.settled for f in findings):  # else the reader would say the same again
         findings += not_understood(settled)
     return settled, findings + of_sizes
