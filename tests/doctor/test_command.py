@@ -17,7 +17,6 @@ from integrations.sick import healthy, to_bfloat16
 from phasor.models.reading.composite import ConfigTree
 from phasor.tools.doctor import diagnose, memory, model_folder
 from phasor.tools.doctor.model_folder import INDEX
-from phasor.tools.doctor.page import page
 from phasor.tools.doctor.path_diagnosis import PathDiagnosis, diagnose_path, of_text
 from phasor.tools.doctor.text import Ranking, RankingRow
 
@@ -34,7 +33,7 @@ def folder(tmp_path_factory):
 def test_a_sound_folder(folder, phasor):
     code, out, err = phasor("doctor", folder)
     assert (code, err) == (0, "")
-    assert out.startswith("verdict      LlamaForCausalLM: right: no fault in ")
+    assert out.startswith("LlamaForCausalLM: right: no fault in ")
     assert "right: config.json: consistency" in out and "model.rotary_emb" in out
 
 
@@ -235,7 +234,7 @@ def test_a_model_that_does_not_fit_is_checked_without_weights(folder, phasor, mo
 
 
 def test_the_page_of_a_damaged_model():
-    text = page(diagnose(to_bfloat16(healthy("gemma3"))))
+    text = str(diagnose(to_bfloat16(healthy("gemma3"))))
     assert "frequencies rounded to bfloat16" in text.splitlines()[0]
 
 
@@ -243,8 +242,8 @@ def test_the_page_of_a_damaged_model():
 def test_the_verdict_is_about_the_checks_and_the_text_together(first, state, code):
     model = healthy("llama")
     names = sorted(("base 500000", "as stated"), key=lambda name: name != first)
-    rows = [RankingRow(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9, (1.7 + 0.5 * i,)) for i, name in enumerate(names)]
-    ranking = Ranking(tuple(rows), "as stated", (0,), 64)
+    rows = [RankingRow(name, 1.7 + 0.5 * i, 0.5 * i, 0.4 * i, 9) for i, name in enumerate(names)]
+    ranking = Ranking(tuple(rows), "as stated", 64)
     told = diagnose(model)
     found = replace(told, findings=(*told.findings, *of_text(ranking)))
     made = PathDiagnosis(Path("folder"), found, ranking)

@@ -50,7 +50,7 @@ def _moved(trial: Trial, by: int) -> Check:
 def own_positions(trial: Trial) -> Check:
     """Each row of a batch is rotated by positions of its own, whose distances differ from those of the other rows."""
     rows = torch.arange(len(trial.tokens), device=trial.tokens.device)[:, None]
-    positions = trial.start + (trial.positions - trial.start) * (1 + rows)
+    positions = trial.positions * (1 + rows)
 
     def together() -> Tensor:
         return trial.with_gaps(trial.tokens, positions)
@@ -227,7 +227,7 @@ def not_finite(trial: Trial) -> Check | None:
         cause="logits are not finite",
         reason=f"{says}; {where}" if where else says,
         way_out="look for weights that were never loaded, and for values that overflow; then positions can be checked",
-        difference=Difference(position=float(trial.start + token)),
+        difference=Difference(position=float(token)),
     )
 
 

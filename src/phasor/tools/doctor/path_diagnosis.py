@@ -8,7 +8,6 @@ from .examinations import examined
 from .folder import NOT_UNDERSTOOD, Examined, check_layout, examine
 from .loading import load
 from .observation import Observation
-from .page import page
 from .report import Check, Diagnosis, Verdict
 from .text import Ranking, by_text
 from .text.tokens import tokens_of, words_of
@@ -28,11 +27,7 @@ class PathDiagnosis:
         return self.diagnosis.exit_code
 
     def __str__(self) -> str:
-        blocks = [page(self.diagnosis)]
-        if self.ranking is not None:
-            lines = str(self.ranking).splitlines()
-            blocks.append("\n".join(f"{'' if i else 'by text':<13}{line}".rstrip() for i, line in enumerate(lines)))
-        return "\n\n".join(blocks)
+        return "\n\n".join(str(part) for part in (self.diagnosis, self.ranking) if part is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""

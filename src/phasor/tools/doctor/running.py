@@ -193,9 +193,7 @@ class Running(Subject):
             return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
-        counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        pieces = zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True)
-        calls = ((piece, None if counted else at, None) for piece, at in pieces)
+        calls = ((piece, None, None) for piece in tokens.split(list(lengths), 1))  # the model counts for itself
         return torch.cat([self._result(output) for output in self.through_cache(calls)], dim=1)
 
     def through_cache(self, calls: Iterable[tuple[Tensor, Tensor | None, Tensor | None]]) -> Iterator[Any]:

@@ -10,7 +10,6 @@ from torch import Tensor
 from phasor import diagnose, repair
 from phasor.support.whole_files import write_whole
 from phasor.tools.doctor.loading import load
-from phasor.tools.doctor.page import page
 
 from ..running.model import RunningModel
 
@@ -41,7 +40,7 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
         "model that was loaded in bfloat16"
     )
     for name, diagnosis, more in (("sick", sick, [loss]), ("healed", healed, [str(report), loss])):
-        told = "\n\n".join((page(diagnosis), *more)) + "\n"
+        told = "\n\n".join((str(diagnosis), *more)) + "\n"
         write_whole(out / f"{name}.txt", told.encode())
         say(told)
     with torch.no_grad():
