@@ -1,11 +1,10 @@
 """Diagnosis: what the doctor checked in a model, what it found, why, what that does to answers, and the way out."""
 
-import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
+from ...support.findings import Difference, Finding, Report, Verdict, merged
 
 ROTATION = "rotation of q and k"  # what is looked at in each attention
 IN_CALLS = "q and k"  # and in each way of calling the model
@@ -156,8 +155,8 @@ class Diagnosis(Report[Check]):
     def __str__(self) -> str:
         lines = [self.summary()]
         for row in merged((*self.wrong, *self.missing)):
-            lines += [str(row), *textwrap.wrap(row.way_out, WIDTH, initial_indent="  ", subsequent_indent="  ")]
-            lines += [f"  effect: {effect}"] if (effect := row.effect) else []
+            more = (row.way_out, f"effect: {row.effect}" if row.effect else "")
+            lines += [str(row), *(f"  {line}" for line in more if line)]  # in one line, for commands are to be copied
         return "\n".join([*lines, *self._other_lines()])
 
     def _other_lines(self) -> list[str]:
