@@ -11,9 +11,6 @@ from safetensors.torch import load_file, save_file
 
 from integrations.sick import healthy
 from phasor.tools.doctor.folder import examine
-from phasor.tools.doctor.folder.contradictions import settle
-from phasor.tools.doctor.folder.frequencies import stored_frequencies
-from phasor.tools.doctor.folder.sizes import settle_sizes
 
 VERSION = pytest.importorskip("transformers").__version__
 
@@ -67,16 +64,6 @@ MENDED = {
     "a base at the top, saved by transformers 5": (
         THETA, {}, f"as transformers {VERSION} saves no other", {"rope_theta": None},
     ),
-    "a base at the top, which the weights bear out": (
-        {**THETA, "transformers_version": "4.30.0", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
-        {STORED: 1.0 / (1e4 ** (torch.arange(0, 16, 2, dtype=torch.float) / 16))},
-        "rope_theta 10000.0 stands, as the frequencies that are stored with the weights",
-        {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-    ),
-    "one in rope_parameters, which the weights bear out": (
-        {**THETA, "transformers_version": None}, {STORED: FREQUENCIES.half()},
-        "rope_theta 500000.0 stands, as the frequencies", {"rope_theta": None},
-    ),
     "rope_scaling beside rope_parameters": (
         {"rope_scaling": SCALED}, {}, f"rope_parameters stands, as transformers {VERSION}", {"rope_scaling": None},
     ),
@@ -98,83 +85,18 @@ def test_contradictions_that_can_be_decided(case, edited):
     assert not [f for f in examine(folder).findings if f.place == "config.json"]
 
 
-LINEAR = 1.0 / (1e4 ** (torch.arange(0, 16, 2, dtype=torch.float) / 16)) / 2
-# 1 / 10000 ** (2 i / 8), 8 of 16 channels, divided by 2: linear scaling
-HALVED = 1.0 / (1e4 ** (torch.arange(0, 8, 2, dtype=torch.float) / 8)) / 2
-WIDTH = {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "partial_rotary_factor": 1.0}
-TOGETHER = {
-    "base and scaling": (
-        {**THETA, "rope_scaling": SCALED}, {STORED: LINEAR},
-        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
-    ),
-    "base outside, scaling inside": (
-        {**THETA, "rope_scaling": {"rope_type": "default"}, "rope_parameters": {**SCALED, "rope_theta": 5e5}},
-        {STORED: LINEAR},
-        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}},
-    ),
-    "base, width and scaling": (
-        {**THETA, **WIDTH, "rope_scaling": SCALED,
-         "rope_parameters": {"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.5}},
-        {STORED: HALVED},
-        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0, "partial_rotary_factor": 0.5}},
-    ),
-    "a size, and a base that shows only in the right size": (
-        {**THETA, "head_dim": 32, "rope_scaling": None}, {STORED: FREQUENCIES},
-        {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
-    ),
-}  # fmt: skip
-
-
-def settled(folder):
-    """The config as it is judged on by, when all that can be decided is decided."""
-    found = examine(folder).folder
-    sized, _ = settle_sizes(found, found.config)
-    return settle(sized, stored_frequencies(found.tensors))[0].data
-
-
-@pytest.mark.parametrize("case", TOGETHER)
-def test_contradictions_that_only_show_together(case, edited):
-    """Each by itself leaves other frequencies than the stored ones; one combination gives them."""
-    changes, tensors, expected = TOGETHER[case]
-    folder = edited({**changes, "transformers_version": None}, tensors)
-    found, config = examine(folder), settled(folder)
-    assert len(found.findings) > 1 and all(finding.settled for finding in found.findings), found
-    assert {name: config.get(name) for name in expected} == expected
-    assert not {"rope_theta", "rope_scaling", "partial_rotary_factor"} & config.keys()
-
-
-def test_contradictions_of_which_no_combination_fits(edited):
-    found = examine(edited({**THETA, "rope_scaling": SCALED}, {STORED: FREQUENCIES * 3}))
-    assert [finding.settled for finding in found.findings] == [False, False]
-    assert {finding.way_out for finding in found.findings} == {
-        "none of the 4 ways to read the config gives the frequencies that are stored with the weights; keep that one"
-    }
-
-
-def test_a_contradiction_that_the_stored_frequencies_do_not_show(edited):
-    """YaRN with another attention factor has the same frequencies: that stays, and the base is decided."""
-    from phasor import read_config
-
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
-    true = {**config_of(edited({})), "rope_parameters": {**yarn, "rope_theta": 1e4}}
-    stored = read_config(true).with_angles("float32").layers[0].inv_freq().float()
-    shutil.rmtree(edited.folder)
-    inner = {**yarn, "rope_theta": 5e5}
-    folder = edited(
-        {**THETA, "rope_parameters": inner, "rope_scaling": {**yarn, "attention_factor": 2.0}}, {STORED: stored}
-    )
-    found, config = examine(folder), settled(folder)
-    assert [finding.settled for finding in found.findings] == [True, False]
-    assert "both give the frequencies that are stored" in found.findings[1].way_out
-    assert config["rope_parameters"] == {**inner, "rope_theta": 1e4} and "rope_scaling" in config
+def test_a_size_is_settled_before_the_frequencies_that_follow_from_it(edited):
+    found = examine(edited({"head_dim": 32}, {STORED: FREQUENCIES.half()}))
+    assert [(f.place, f.settled) for f in found.findings] == [("config.json", True), (STORED, False)], found
+    assert found.findings[1].what == "stored frequencies are rounded to float16"
 
 
 AMBIGUOUS = {
     "two bases and nothing that decides": (
-        {**THETA, "transformers_version": "4.40.0"}, "nothing in the folder says which one the weights were",
+        {**THETA, "transformers_version": "4.40.0"}, "keep the one that the weights were trained with",
     ),
     "two scalings and nothing that decides": (
-        {"rope_scaling": SCALED, "transformers_version": None}, "nothing in the folder says which one",
+        {"rope_scaling": SCALED, "transformers_version": None}, "keep the one that the weights were trained with",
     ),
     "sizes that several changes would mend": (
         {"num_attention_heads": 8, "num_key_value_heads": None, "head_dim": 16}, "no single size makes them fit",

@@ -1,10 +1,7 @@
 """`examine`: everything in a folder that contradicts something else in it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
 
 from ....models.reading.load import in_file
 from ..model_folder import ModelConfig, ModelFolder
@@ -46,7 +43,7 @@ def examine(path: Path) -> Examined:
 def _examined(folder: ModelFolder) -> Examined:
     check_sizes(folder.config, folder.shapes, folder.file)
     stored = stored_frequencies(folder.tensors)
-    settled, findings = _settled(folder, stored)
+    settled, findings = _settled(folder)
     if all(f.cause != NOT_UNDERSTOOD for f in findings):
         findings += [*no_base(settled), *unread_weights(folder, settled)]
     if stored and all(f.settled for f in findings):  # else there is nothing to compare them with
@@ -55,10 +52,10 @@ def _examined(folder: ModelFolder) -> Examined:
     return Examined(folder, tuple(findings))
 
 
-def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[ModelConfig, list[FolderFault]]:
+def _settled(folder: ModelFolder) -> tuple[ModelConfig, list[FolderFault]]:
     """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
     sized, of_sizes = settle_sizes(folder, folder.config) if folder.shapes else (folder.config, [])
-    settled, findings = settle(sized, stored)
+    settled, findings = settle(sized)
     if any(f.cause == NOT_UNDERSTOOD for f in of_sizes):
         settled, of_sizes = settle_sizes(folder, settled)
     if all(f.settled for f in findings):  # else the reader would say the same again

@@ -30,12 +30,6 @@ def known_frequencies(config: ModelConfig) -> list[Tensor]:
         return []
 
 
-def fitting(config: ModelConfig, stored: Mapping[str, Tensor]) -> int:
-    """How many of the stored frequencies are those of a config, exactly or rounded."""
-    known = known_frequencies(config)
-    return sum(any(_is(own, f) for f in known) for own in stored.values())
-
-
 def check_frequencies(config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool) -> Iterator[FolderFault]:
     """What is wrong with stored frequencies.
 
