@@ -57,7 +57,7 @@ def test_a_model_inside_may_count_for_itself() -> None:
 
 
 def test_angles_are_as_coarse_in_float32_as_the_model_makes_of_it() -> None:
-    """Gemma 4 makes 400 roundings of one: a shift by 1000 changes more logits than the angles themselves."""
+    """Gemma 4 makes 400 roundings of one: a shift by 1000 would change more logits than the angles themselves."""
     observed = Observation(build("gemma4_unified_text"))
     with torch.no_grad():
         row = shift(Trial.of(observed.subject, observed.inputs.tokens, observed.specs))

@@ -3,8 +3,10 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -19,12 +21,12 @@ from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .stand_in_tables import given_tables
 from .static import Planned, deviations, moved_by, scales_of
 from .watching import Watched
 from .ways import AUTOCAST, LATER, MOST, Called, Met, Turned
 
 Key = tuple[str, int, str]
+TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
 RESTART = "positions restart with the cache"
 SWITCH = "length of the switch"
 # What wrong tables make an attention do: where they are told, it is not told again.
@@ -116,6 +118,11 @@ def references(plain: Called) -> tuple[dict[Key, Reference], set[Key]]:
         elif operator.cos.shape[-1] == one.positions.shape[1]:
             found[one.key] = Reference(one.side)
     return found, still
+
+
+def given_tables(module: nn.Module) -> bool:
+    """Whether a module has an argument for tables, or for what forms them."""
+    return any(TABLES.search(name) for name in signature(module.forward).parameters)
 
 
 def plan_of(observed: Observation, where: str) -> Planned | str:

@@ -17,8 +17,6 @@ OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
 NOISE = 8  # times what the order of a batch, or one step in the embeddings, changes: a router may choose otherwise
 JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most, twice for two of them
-HALF_STEP = 2.0**-24  # of float32, per radian
-TWICE = 2  # two runs have such angles
 
 
 @dataclass(frozen=True)
@@ -89,11 +87,6 @@ class Trial:
 
     def _farthest(self, others: Iterable[Tensor]) -> float:
         return max(_apart(self.logits(), other).max().item() for other in others)
-
-    def of_angles(self, far: int) -> float:
-        """What float32 angles at position ``far``, off by half a step, change in this model."""
-        runs = (self.subject.blurred(self.tokens, self.positions, far * HALF_STEP, seed) for seed in range(JITTERS))
-        return TWICE * self._farthest(runs)
 
     @cached_property
     def effect(self) -> float:

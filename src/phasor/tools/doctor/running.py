@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from ...rotary.model_rotary import ModelRotary
 from ...support.errors import first_line
 from ..patch.reading import specs_of
-from ..patch.sites import part_of, rotary_modules
+from ..patch.sites import part_of
 from .implementation import attending_by
-from .stand_in_tables import blurred_modules
 
 
 class NotChecked(Exception):
@@ -38,10 +37,6 @@ class Subject:
     def first_not_finite(self, tokens: Tensor, positions: Tensor) -> str:
         """Where values that are no numbers come from; empty where that is not seen."""
         return ""
-
-    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
-        """The logits with every angle of rotary tables off by ``by``, up or down, where they can be reached."""
-        return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""
@@ -187,10 +182,6 @@ class Running(Subject):
             for hook in hooks:
                 hook.remove()
         return "".join(places)
-
-    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
-        with blurred_modules(list(rotary_modules(self.model).values()), by, seed):
-            return self.logits(tokens, positions)
 
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         calls = ((piece, None, None) for piece in tokens.split(list(lengths), 1))  # the model counts for itself
