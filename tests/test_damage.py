@@ -115,7 +115,6 @@ COMMANDS = {
     "convert": (checkpoint, "convert {}/model {}/new --to interleaved"),
     "doctor": (model, "doctor {}/model"),
     "doctor --meta": (model, "doctor {}/model --meta"),
-    "doctor --repair": (model, "doctor {}/model --repair {}/new"),
     "doctor --text": (text, "doctor {}/model --text {}/text.txt"),
     "check": (vectors, "check {}/golden --against {}/mine.safetensors"),
     "check, ONNX": (onnx, "check {}/model.onnx --config {}/config.json"),

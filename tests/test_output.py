@@ -39,7 +39,6 @@ FOLDERS = {
     "demo --out": ("demo", "--out"),
     "atlas --out": ("atlas", "--out"),
     "convert DST": ("convert", "nowhere", "--to", "halves"),
-    "doctor --repair": ("doctor", "nowhere", "--repair"),
     "golden --out": ("golden", "nowhere", "--out"),
     "lab compare --out": ("lab", "compare", "--all", "--text", "nowhere", "--out"),
     "lab train --out": ("lab", "train", "--text", "nowhere", "--out"),
@@ -47,7 +46,7 @@ FOLDERS = {
     "lab report --out": ("lab", "report", "nowhere", "--out"),
     "ner train --out": ("ner", "train", "nowhere", "--dev", "nowhere", "--out"),
 }
-WHOLE = {"plan --write", "convert DST", "doctor --repair", "golden --out", "lab export DIR"}  # take the folder's place
+WHOLE = {"plan --write", "convert DST", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
     "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",

@@ -152,7 +152,7 @@ def test_a_size_that_is_missing_is_that_of_the_weights(key, edited, sound):
 
     found = examine(edited({key: ...}))
     own = json.loads((sound / "config.json").read_text())[key]
-    assert [finding.mended for finding in found.findings] == [f"{key} {own}, as the weights are"]
+    assert [finding.way_out for finding in found.findings] == [f"set {key} {own}, as the weights are"]
 
 
 def test_tables_beyond_the_memory(phasor, tmp_path, capsys):

@@ -147,7 +147,7 @@ def test_models_stay_as_they_were():
         ("frequencies in bfloat16", "frequencies rounded to bfloat16"),
         ("garbage frequencies", "garbage frequencies"),
         ("config changed after loading", "base, config changed after loading"),
-        ("sign of k", "not shift of all positions"),
+        ("sign of k", "sign of k"),
     ],
 )
 def test_a_quick_check_stops_what_should_not_be_trained(kind, cause):

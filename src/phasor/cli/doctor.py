@@ -1,4 +1,4 @@
-"""`phasor doctor`: whether a model's position encoding is right, and its repair."""
+"""`phasor doctor`: whether a model's position encoding is right."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from ..support.plain_text import say_json
-from ..support.whole_files import check_folder_target
 from .terminal import show
 
 
@@ -18,13 +17,10 @@ def doctor(
         Path | None,
         typer.Option(metavar="FILE", help="Also rank plausible encodings by the loss of the weights on this text."),
     ] = None,
-    repair: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="Write a repaired copy into this new folder, and check the copy.")
-    ] = None,
     meta: Annotated[bool, typer.Option("--meta", help="Check the config alone, without loading weights.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check a model's position encoding against its config and against itself; repair a model folder with --repair.
+    """Check a model's position encoding against its config and against itself.
 
     The model is loaded with transformers, from local files, without code of the folder. Exit code 0: nothing is wrong,
     1: something is, 2: bad input.
@@ -33,15 +29,13 @@ def doctor(
 
     if find_spec("transformers") is None:
         raise ValueError("doctor needs transformers; install it with: pip install 'phasor-rope[hf]'")
-    if repair is not None:
-        check_folder_target("--repair", repair, whole=True)
     if not path.strip():
         raise ValueError("PATH must name a folder, got nothing; name the current one with .")
     if text is not None and (meta or Path(path).is_file()):
         raise ValueError("--text runs the weights; name the folder that holds them, without --meta")
     from ..tools.doctor.path_diagnosis import diagnose_path
 
-    result = diagnose_path(Path(path), text=text, repair=repair, meta=meta)
+    result = diagnose_path(Path(path), text=text, meta=meta)
     say_json(result.to_dict()) if as_json else show(str(result))
     if result.exit_code:
         raise typer.Exit(result.exit_code)

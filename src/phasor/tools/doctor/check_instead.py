@@ -20,7 +20,7 @@ from .check_ways import config_of, without_fault, wrong_in_calls
 from .deviation import Deviation
 from .observation import Observation
 from .report import ADDED, BIAS, Check
-from .running import Running, encoder_of
+from .running import Running
 from .ways import ON, Met, Piece, Way, long_call, one_call, recorded, ways
 
 Key = tuple[str, int]
@@ -38,11 +38,8 @@ class Read:
 
 def check_instead(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
     """Of the model, or its decoder, and of the encoder beside it."""
-    observed.run_first()
-    yield from _Examined(observed, observed.subject, "").checks()
-    if (beside := encoder_of(observed.subject)) is not None:
-        path, encoder = beside
-        yield from _Examined(observed, encoder, path).checks()
+    for part in observed.parts:
+        yield from _Examined(observed, part).checks()
 
 
 def read(tape: Tape, calls: int) -> Read:
@@ -61,11 +58,11 @@ def read(tape: Tape, calls: int) -> Read:
 
 
 class _Examined:
-    """One part of a model, by its ``path``, beside its config and in every way of calling it."""
+    """One part of a model beside its config and in every way of calling it."""
 
-    def __init__(self, observed: Observation, subject: Running, path: str) -> None:
-        self.observed, self.subject, self.path = observed, subject, path
-        self.model: nn.Module = subject.model
+    def __init__(self, observed: Observation, subject: Running) -> None:
+        self.observed, self.subject, self.path = observed, subject, subject.path
+        self.model: nn.Module = subject.whole
         self.config = getattr(subject.model, "config", observed.model.config)
         self.caches = True  # until that is seen not to be so
         self.half = any(p.dtype in HALF for p in self.model.parameters())
@@ -78,9 +75,8 @@ class _Examined:
         ends = [n for name in ENDS if isinstance(n := getattr(config, name, None), int) and n >= SHORTEST]
         most = min([*ends, *(table.reach for table in self.tables.values() if table.reach)], default=None)
         length = min(LONG, most or LONG)
-        counts = self.observed.counts and not self.path
         long = long_call(tokens, length - ON) if self.caches else one_call(tokens, length)
-        found = ways(tokens, most, None, counts, [long])
+        found = ways(tokens, most, None, self.subject.counts and not self.path, long=[long])
         return [_with_padding(way, getattr(config, "pad_token_id", None)) for way in found]
 
     def checks(self) -> list[Check]:
@@ -129,7 +125,7 @@ class _Examined:
         shared = next((table for table in tables if table is not None), None)
         for key, (biases,) in seen.biases.items():
             config = config_of(self.model, key[0]) or self.config
-            check = Check(where=self._where(key[0]), what=BIAS, against="spec", verdict="not shown")
+            check = Check(where=key[0], what=BIAS, against="spec", verdict="not shown")
             count = sum(len(those) for (where, _), (those,) in seen.biases.items() if where == key[0])
             if key[1] == 0 and count < (must := meant(config, key[0])):
                 says = f"{count or 'no'} bias is added, and by the config there must be {must}"
@@ -172,7 +168,7 @@ class _Examined:
                 continue
             config = config_of(self.model, f"{added.module}.x") or self.config
             self.tables[number] = table = table_of(added, self.model, config)
-            check = Check(where=self._where(added.module), what=ADDED, against="spec", verdict="not shown")
+            check = Check(where=added.module, what=ADDED, against="spec", verdict="not shown")
             first = first_row(added, self.model, config)
             if any(torch.equal(added.values, other.values) for other in seen.added[0][:number]):
                 says = "the same vectors are added twice"
@@ -212,25 +208,22 @@ class _Examined:
         live = [piece.live.cpu() for piece in way.pieces]
         for (key, number), known in self.biases.items():
             if key not in seen.biases:
-                unseen.append((BIAS, self._where(key[0]), "it was not reached, or not in each of the calls"))
+                unseen.append((BIAS, key[0], "it was not reached, or not in each of the calls"))
             if way.autocast:
                 known = replace(known, within=WITHIN_HALF)
             for call, biases in enumerate(seen.biases.get(key, [])):
-                met = Met(way, call, self._where(key[0]), BIAS, positions[call])
+                met = Met(way, call, key[0], BIAS, positions[call])
                 keys, alive = (torch.cat(x[: call + 1], -1) for x in (positions, live))
                 bias = biases[number] if number < len(biases) else _none(known, way.rows, met, keys)
                 note(met, _of_bias(known, bias, met, keys, alive))
         for call, added in enumerate(seen.added):
             for number, table in self.tables.items():
                 if number < len(added):
-                    met = Met(way, call, self._where(added[number].module), ADDED, positions[call])
+                    met = Met(way, call, added[number].module, ADDED, positions[call])
                     note(met, deviation_of_positions(table, added[number], way.pieces[call]))
                 else:
                     unseen.append((ADDED, self.path, "nothing is added there"))
         return wrong, unseen
-
-    def _where(self, module: str) -> str:
-        return ".".join(filter(None, (self.path, module)))
 
 
 def _apart(table: Tensor | None, other: Tensor | None) -> bool:

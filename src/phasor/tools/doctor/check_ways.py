@@ -3,8 +3,10 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -19,12 +21,12 @@ from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .stand_in_tables import given_tables
 from .static import Planned, deviations, moved_by, scales_of
 from .watching import Watched
 from .ways import AUTOCAST, LATER, MOST, Called, Met, Turned
 
 Key = tuple[str, int, str]
+TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
 RESTART = "positions restart with the cache"
 SWITCH = "length of the switch"
 # What wrong tables make an attention do: where they are told, it is not told again.
@@ -49,38 +51,47 @@ OF_TABLES = (
 
 
 def check_ways(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """Of the model, or its decoder; and of the encoder beside it."""
+    for part in observed.parts:
+        yield from _of_part(observed, part, before)
+
+
+def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> Iterator[Check]:
     """One check of each attention beside the config, then one of each way of calling, or one for each fault there."""
-    plain = observed.plain
+    beside = part.path != ""  # an encoder, which may have other positions than rotations
+    plain = observed.plain_of(part) if beside else observed.plain
+    blank = Check(where=part.path, what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown")
     if plain.why_not:
         elsewhere = not isinstance(observed.watched, str) and bool(observed.watched.turning)
-        blank = Check(what=f"{IN_CALLS} {plain.way.name}", against="itself", verdict="not shown")
         yield replace(blank, reason=plain.why_not, needed=not elsewhere)
         return
     known, still = references(plain)
+    if beside and not known:
+        return
     within = within_of(observed.model)
     planned = {site.where: plan_of(observed, site.where) for site in plain.sites}
     checks: list[Check] = []
     if not observed.unread:
-        needed = type(observed.subject) is Running  # else a decoder may attend to its encoder's keys beside its own
+        needed = type(part) is Running  # else a decoder may attend to its encoder's keys beside its own
         checks = [_of_site(site, planned[site.where], known, within, needed) for site in plain.sites]
     told = [row.cause for row in before if row.verdict == "wrong" and row.what.startswith(("table", "frequencies"))]
     tables = any(cause not in ("unknown", "single values") for cause in told)
     yield from (c for c in checks if not (tables and c.verdict == "wrong" and c.cause.startswith(OF_TABLES)))
-    yield from _unseen_layers(observed, checks)
+    if not beside:
+        yield from _unseen_layers(observed, checks)
     if not told and not any(check.verdict == "wrong" for check in checks):  # else nothing says what is far away
         for key, reference in known.items():
             plan = planned[key[0]]
             specs = plan.specs if isinstance(plan, Planned) else ()
             if len(specs) == 1:
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
-    halves = (HALF if way.autocast else within for way in observed.ways[1:])
     seen = [
-        _Seen(called, known, still, limit, observed.model)
-        for called, limit in zip(observed.others(), halves, strict=False)
+        _Seen(called, known, still, HALF if called.way.autocast else within, observed.model)
+        for called in observed.others(plain, part)
     ]
     yield from wrong_in_calls([one for way in seen for one in way.wrong], IN_CALLS)
     unseen = all(not way.wrong and way.not_wrong().verdict == "not shown" for way in seen)
-    yield from (replace(way.not_wrong(), needed=unseen) for way in seen if not way.wrong)
+    yield from (replace(way.not_wrong(part.path), needed=unseen and not beside) for way in seen if not way.wrong)
 
 
 def within_of(model: nn.Module) -> float:
@@ -107,6 +118,11 @@ def references(plain: Called) -> tuple[dict[Key, Reference], set[Key]]:
         elif operator.cos.shape[-1] == one.positions.shape[1]:
             found[one.key] = Reference(one.side)
     return found, still
+
+
+def given_tables(module: nn.Module) -> bool:
+    """Whether a module has an argument for tables, or for what forms them."""
+    return any(TABLES.search(name) for name in signature(module.forward).parameters)
 
 
 def plan_of(observed: Observation, where: str) -> Planned | str:
@@ -193,9 +209,9 @@ class _Seen:
         if called.way.given:
             self._leave_models_inside(model, {one.where for one in called.turned})
 
-    def not_wrong(self) -> Check:
+    def not_wrong(self, where: str = "") -> Check:
         """The check of a way without a fault: right only where each side that turns was compared."""
-        blank = Check(what=f"{IN_CALLS} {self.way.name}", against="itself", verdict="not shown")
+        blank = Check(where=where, what=f"{IN_CALLS} {self.way.name}", against="itself", verdict="not shown")
         if self.why_not or not self.known:
             return replace(blank, reason=self.why_not or "nothing turns in one call")
         found = without_fault(blank, [(key[0], why) for key, why in self.unseen.items()])

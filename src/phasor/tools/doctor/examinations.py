@@ -16,7 +16,7 @@ from .backward import check_backward
 from .check_instead import check_instead
 from .check_ways import check_ways
 from .inputs import of_black_box
-from .laws import all_laws, check_compiled, check_encoder, check_laws, check_laws_beside
+from .laws import all_laws, check_compiled, check_logits
 from .observation import NO_VALUES, Observation
 from .operators import check_operators, of_unread
 from .report import ROTATION, Check, Diagnosis
@@ -31,10 +31,10 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     """Whether the position encoding of a model is right, in the model as it runs, and if not, where and why.
 
     *Against the spec*: the tables of each rotary module, the positions that it is given, and what each attention does
-    to its q and k in a real call, beside what the model's config says. *Against itself*, without any reference: a text
-    moved, cached, cut in pieces, padded, packed with another, in a batch with longer ones, and under the plain
-    implementation of attention must give the logits it gives alone, but for rounding. What an encoding with a length of
-    its own (dynamic NTK, LongRoPE) does there is said to be inconsistent by design, and is no fault.
+    to its q and k in a real call, beside what the model's config says. *Against itself*: q and k of a text that is
+    cached, cut in pieces, padded, in a batch, far away, or read after a longer one must turn as in one plain call; and
+    the plain implementation of attention must give the same logits, but for rounding. A function of which nothing but
+    logits is seen must keep the laws of relative encodings.
 
     *By what is seen*: one call is recorded, and the operators on q and k are read off it, whatever the code is called.
     So a model whose config no row reads, and a module without a config, are judged against themselves.
@@ -96,7 +96,7 @@ def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagn
         if checks and inputs is not None and not isinstance(inputs, Tensor):
             raise Misuse("its inputs are more than tokens")
         turns = any(check.what == ROTATION and check.verdict == "right" for check in checks)
-        laws = list(all_laws(subject, of_black_box(inputs), [], turns))
+        laws = list(all_laws(subject, of_black_box(inputs), turns))
     except ValueError as reason:
         if not checks:
             raise
@@ -150,13 +150,12 @@ EXAMINATIONS: tuple[Examination, ...] = (
     check_ways,  # what each attention is seen to do to its q and k, in every way of calling
     check_operators,  # and those that no text reaches
     check_backward,  # the gradients of all that
-    check_laws,  # what must hold for any relative encoding, whatever the config says
+    check_logits,  # what operators do not show
     check_compiled,
-    check_encoder,  # the laws of an encoder beside the decoder
 )
-INSTEAD: tuple[Examination, ...] = (check_operators, check_instead, check_laws_beside, check_compiled)
+INSTEAD: tuple[Examination, ...] = (check_operators, check_instead, check_logits, check_compiled)
 UNREAD: tuple[Examination, ...] = (
-    contradicts_itself, check_operators, check_ways, check_backward, check_laws, check_compiled, check_encoder,
+    contradicts_itself, check_operators, check_ways, check_backward, check_logits, check_compiled,
 )  # fmt: skip
 ON_META: tuple[Examination, ...] = (check_tables, nothing_runs)
 WITHOUT_ROTATION: tuple[Examination, ...] = (check_tables, nothing_rotates)

@@ -1,57 +1,44 @@
-"""What every relative encoding must do, whatever its frequencies are: laws that need no reference.
+"""What every relative encoding must do, whatever its frequencies are: laws of logits, that need no reference.
 
-Each law takes a `Trial` and returns one `Check`. What differs by more than rounding is a fault.
+Each law takes a `Trial` and returns one `Check`. What differs by more than rounding is a fault. They are for a function
+of which nothing but its logits is seen, and for `phasor.testing`; of a model the operators on q and k are seen in the
+same ways of calling, and say more. So `diagnose` asks a model only for what no operator shows: whether its logits are
+numbers, and whether another implementation of attention, or the compiled one, gives the same.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
-from ...support.preserve_state import undisturbed
 from .measurement import Trial
 from .observation import Observation
-from .report import ADDED, BY_DESIGN, IN_CALLS, ROTATION, Check
-from .running import Misuse, NotChecked, Running, Subject, encoder_of
-from .ways import OWN_ROWS
+from .report import BY_DESIGN, Check
+from .running import Misuse, NotChecked, Subject
 
 Law = Callable[[Trial], Check]
-NEAR = 16  # positions: a shift by which angles stay fine
+MOVED = 300  # beyond 256, where bfloat16 has no odd numbers; much farther out float32 angles are coarse themselves
 PAST = "positions restart or move when the cache is read: give position_ids that go on from the cached tokens"
 
 
-def shift(trial: Trial, by: int = 1000) -> Check:
-    """All positions moved by the same number change nothing: scores depend on distances.
+def shift(trial: Trial) -> Check:
+    """All positions moved by the same number change nothing: scores depend on distances."""
 
-    Angles are coarse in float32 far out, and deep models make much of that: what is no more than they do, and does not
-    show where the text is moved a little, is no fault.
-    """
-    row = _moved(trial, by)
-    if row.verdict == "wrong" and row.size is not None:
-        coarse = row.size <= trial.allowed + trial.of_angles(trial.last + by)
-        if coarse and (near := _moved(trial, NEAR)).verdict == "right" and not near.by_design:
-            return replace(near, reason=f"moved by {NEAR}; by {by} it shows how coarse float32 angles are")
-    return row
-
-
-def _moved(trial: Trial, by: int) -> Check:
     def moved() -> Tensor:
-        return trial.subject.logits(trial.tokens, trial.positions + by)
+        return trial.subject.logits(trial.tokens, trial.positions + MOVED)
 
-    says = f"scores depend on where a text stands, and must depend on distances only (moved by {by})"
+    says = f"scores depend on where a text stands, and must depend on distances only (moved by {MOVED})"
     way = "look at what rotates q and k: one of them only, the wrong sign, tables or products in half precision"
-    return trial.judged("shift of all positions", moved, trial.logits, says, way, far=trial.last + by)
+    return trial.judged("shift of all positions", moved, trial.logits, says, way, far=trial.last + MOVED)
 
 
 def own_positions(trial: Trial) -> Check:
     """Each row of a batch is rotated by positions of its own, whose distances differ from those of the other rows."""
     rows = torch.arange(len(trial.tokens), device=trial.tokens.device)[:, None]
-    positions = trial.start + (trial.positions - trial.start) * (1 + rows)
+    positions = trial.positions * (1 + rows)
 
     def together() -> Tensor:
         return trial.with_gaps(trial.tokens, positions)
@@ -64,19 +51,6 @@ def own_positions(trial: Trial) -> Check:
     way = "form cos and sin for each row, [B, S, channels], not from the first row of position_ids"
     far = int(positions.max())
     return trial.judged("own positions of each row", together, alone, says, way, far)
-
-
-def after_longer(trial: Trial) -> Check:
-    """A prompt gives the same logits before and after a longer call: no frequencies stay behind."""
-
-    def again() -> Tensor:
-        trial.logits()  # before the longer call
-        trial.subject.logits(trial.tokens, trial.positions + trial.threshold)
-        return trial.subject.logits(trial.tokens, trial.positions)
-
-    says = "the same prompt gives other logits after a longer call, whose frequencies stay"
-    way = "choose the frequencies anew in every call, or fix the length"
-    return trial.judged("same prompt after a longer call", again, trial.logits, says, way, far=trial.threshold)
 
 
 def effect(trial: Trial) -> Check:
@@ -218,36 +192,6 @@ LAWS: tuple[Law, ...] = (
     batched,
     implementation,
 )
-REGIMES: tuple[Law, ...] = (shift, cached, chunked, batched)  # what depends on the length of a call
-# What operators on q and k do not show: values and masks.
-BESIDE: tuple[Law, ...] = (cached, padded_left, padded_right, packed, batched, implementation)
-
-
-def asked(law: Law, trial: Trial) -> Check:
-    """A law, and where it fails, whether that says anything about the encoding.
-
-    It says nothing if the law also fails with tables that rotate nothing (compressed keys, say), unless the model forms
-    tables and does not rotate by them. Nor if it holds once the encoder's output is zero: then rotated queries met
-    encoder keys that are not rotated.
-    """
-    check = law(trial)
-    if check.verdict != "wrong" or law is implementation:
-        return check
-    with contextlib.suppress(NotChecked), trial.subject.still() as formed:
-        # of several texts: what chooses among equal scores may choose alike in one of them
-        texts = (trial.tokens, *(trial.tokens.flip(axes) for axes in ((0,), (1,), (0, 1))))
-        unchanged = torch.equal(trial.subject.logits(trial.tokens, trial.positions), trial.logits())
-        ignored = bool(formed) and unchanged  # it forms tables, and rotates by others
-        if not ignored and any(
-            law(replace(trial, tokens=text, within=trial.allowed)).verdict == "wrong" for text in texts
-        ):
-            says = "the model does not keep this without its rotary tables either"
-            return Check(what=check.what, against="itself", verdict="not shown", reason=says)
-    with contextlib.suppress(NotChecked), trial.subject.alone():
-        if (again := law(replace(trial))).verdict == "right" and not again.by_design:
-            says = "its queries, which are rotated, meet keys of the encoder, which are not"
-            return replace(check, verdict="right", cause=BY_DESIGN, reason=says, way_out="")
-    return check
 
 
 def not_finite(trial: Trial) -> Check | None:
@@ -271,62 +215,28 @@ def not_finite(trial: Trial) -> Check | None:
         cause="logits are not finite",
         reason=f"{says}; {where}" if where else says,
         way_out="look for weights that were never loaded, and for values that overflow; then positions can be checked",
-        difference=Difference(position=float(trial.start + token)),
+        difference=Difference(position=float(token)),
     )
 
 
-def all_laws(
-    subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec], rotates: bool = False, seen: bool = False
-) -> Iterator[Check]:
-    """All laws from position 0 on; and around the length at which an encoding changes by design.
-
-    Each law begins with the model as it was: frequencies that grew in one are not the next one's. That positions have
-    an effect need not be seen in logits where q and k were seen to be rotated. ``seen``: operators were, in every way
-    of calling, so that only what they do not show is left.
-    """
-    trial = Trial.of(subject, tokens, specs)
-    threshold = trial.threshold
-
-    def apart(law: Callable[[Trial], Check], trial: Trial) -> Check:
-        with undisturbed(getattr(subject, "model", None)):
-            return law(trial)
-
-    moved = apart(effect, trial)
+def all_laws(subject: Subject, tokens: Tensor, rotates: bool = False) -> Iterator[Check]:
+    """All laws, of a function. That positions have an effect need not be seen where q and k were seen to be rotated."""
+    trial = Trial.of(subject, tokens, [])
+    moved = effect(trial)
     yield replace(moved, needed=moved.needed and not rotates)
     if (fault := not_finite(trial)) is not None:
         yield fault
-    laws = BESIDE if seen else (*LAWS, after_longer) if threshold else LAWS
-    yield from (apart(partial(asked, law), trial) for law in laws)
-    if not seen and (start := threshold - tokens.shape[1] // 2) > 0:
-        beyond = replace(trial, start=start)
-        for law in REGIMES:
-            check = apart(partial(asked, law), beyond)
-            yield replace(check, what=f"{check.what}, around position {threshold}")
+    yield from (law(trial) for law in LAWS)
 
 
-def check_laws(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """All laws, of a model."""
+def check_logits(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
+    """Of a model: whether its logits are numbers, and those of the plain implementation of attention."""
     if (says := next((spec for spec in observed.specs if spec.length_dependent), None)) is not None:
         yield by_design(says)
-    calls = [check.verdict for check in before if check.what.startswith(IN_CALLS)]
-    seen = type(observed.subject) is Running and bool(calls) and "not shown" not in calls
-    yield from all_laws(observed.subject, observed.inputs.tokens, observed.specs, _rotates(before), seen)
-
-
-def check_laws_beside(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """Where nothing rotates: what the positions of tokens do not show, values, masks and caches.
-
-    Only where positions that are given were seen to be those that are counted; else only the implementation is asked.
-    """
-    right = [check.what for check in before if check.verdict == "right"]
-    if right and not any(check.verdict == "wrong" for check in before):
-        trial = Trial.of(observed.subject, observed.inputs.tokens, [])
-        for law in BESIDE if f"{ADDED} {OWN_ROWS}" in right else (implementation,):
-            with undisturbed(observed.model):
-                check = law(trial)
-            fails = check.verdict == "wrong" and law is not implementation
-            says = "the model does not keep this, and its positions are right there"  # a convolution, say
-            yield replace(check, verdict="not shown", cause="", reason=says, way_out="") if fails else check
+    trial = Trial.of(observed.subject, observed.inputs.tokens, observed.specs)
+    if (fault := not_finite(trial)) is not None:
+        yield fault
+    yield implementation(trial)
 
 
 def by_design(spec: RotarySpec) -> Check:
@@ -337,19 +247,6 @@ def by_design(spec: RotarySpec) -> Check:
     return Check(
         what="one text, in pieces and at once", against="itself", verdict="right", cause=BY_DESIGN, reason=says
     )
-
-
-def check_encoder(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:
-    """All laws, of the encoder beside a decoder."""
-    if (beside := encoder_of(observed.subject)) is not None:
-        path, subject = beside
-        for check in all_laws(subject, observed.inputs.tokens, observed.specs, _rotates(before)):
-            yield replace(check, where=path)
-
-
-def _rotates(checks: Sequence[Check]) -> bool:
-    """Whether q and k were seen to be rotated rightly somewhere."""
-    return any(check.what == ROTATION and check.verdict == "right" for check in checks)
 
 
 def check_compiled(observed: Observation, before: Sequence[Check]) -> Iterator[Check]:

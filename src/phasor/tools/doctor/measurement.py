@@ -17,24 +17,20 @@ OF_HALF = 16  # steps of half precision, of which float32 sums leave fewer
 NOISE = 8  # times what the order of a batch, or one step in the embeddings, changes: a router may choose otherwise
 JITTERS = 2
 OF_ANGLES = 2.0**-22  # a float32 angle is off by so much per radian, at most, twice for two of them
-HALF_STEP = 2.0**-24  # of float32, per radian
-TWICE = 2  # two runs have such angles
 
 
 @dataclass(frozen=True)
 class Trial:
-    """``tokens [B, S]``, at least two rows of four tokens; positions count from ``start``.
+    """``tokens [B, S]``, at least two rows of four tokens, at positions from 0 on.
 
     ``by_design`` says why this encoding may be inconsistent with itself from ``threshold`` positions on; empty where it
-    must not be. ``within`` is the tolerance where it is known; else it is measured.
+    must not be.
     """
 
     subject: Subject
     tokens: Tensor
-    start: int = 0
     by_design: str = ""
     threshold: int = 0
-    within: float | None = None
 
     @classmethod
     def of(cls, subject: Subject, tokens: Tensor, specs: Sequence[RotarySpec]) -> "Trial":
@@ -53,11 +49,11 @@ class Trial:
 
     @property
     def last(self) -> int:
-        return self.start + self.length - 1
+        return self.length - 1
 
     @cached_property
     def positions(self) -> Tensor:
-        return torch.arange(self.start, self.start + self.length, device=self.tokens.device).expand_as(self.tokens)
+        return torch.arange(self.length, device=self.tokens.device).expand_as(self.tokens)
 
     @cached_property
     def _logits(self) -> Tensor:
@@ -85,8 +81,6 @@ class Trial:
     @cached_property
     def allowed(self) -> float:
         """How far they may differ in this model: roundings, and what changes by itself."""
-        if self.within is not None:
-            return self.within
         others = [self.subject.logits(self.tokens.flip(0), self.positions).flip(0)]
         others += [self.subject.jittered(self.tokens, self.positions, seed) for seed in range(JITTERS)]
         return self.certain + NOISE * self._farthest(others)
@@ -94,16 +88,10 @@ class Trial:
     def _farthest(self, others: Iterable[Tensor]) -> float:
         return max(_apart(self.logits(), other).max().item() for other in others)
 
-    def of_angles(self, far: int) -> float:
-        """What float32 angles at position ``far``, off by half a step, change in this model."""
-        runs = (self.subject.blurred(self.tokens, self.positions, far * HALF_STEP, seed) for seed in range(JITTERS))
-        return TWICE * self._farthest(runs)
-
     @cached_property
     def effect(self) -> float:
         """How much positions move the logits at all: all distances halved, which no table is too short for."""
-        nearer = self.start + (self.positions - self.start) // 2
-        return _apart(self.with_gaps(self.tokens, nearer), self.logits()).max().item()
+        return _apart(self.with_gaps(self.tokens, self.positions // 2), self.logits()).max().item()
 
     def with_gaps(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Logits at positions that do not go up by one."""
@@ -161,7 +149,7 @@ class Trial:
             return replace(check, verdict="right")
         check = replace(
             check,
-            difference=check.apart(position=float(self.start + int(beyond.nonzero()[0]))),
+            difference=check.apart(position=float(beyond.nonzero()[0])),
         )
         if self.by_design and max(far, self.last) >= self.threshold:
             return replace(check, verdict="right", cause=BY_DESIGN, reason=self.by_design)

@@ -16,7 +16,7 @@ from ...support.preserve_state import undisturbed
 from ..patch.reading import ModelReading, specs_of
 from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
-from .running import Decoding, Running, subject_of
+from .running import Decoding, Running, parts_of, subject_of
 from .watching import Watched, watch, watched
 from .ways import Called, Way, called, ways
 
@@ -32,7 +32,8 @@ class Observation:
     - ``rotary``: what each part of the config rotates; ``specs``: all of them; ``length``: the longest declared.
     - ``nothing_rotates``: why not, empty where something may; ``on_meta``: whether weights have no values.
     - ``unread``: whether no row reads its config; ``watched``: its attentions as the eye sees them in one call.
-    - ``subject``: how it is run, on ``inputs``; ``plain`` and ``others``: the ways of calling it, seen.
+    - ``subject``: how it is run, on ``inputs``; ``parts``: that, and the encoder beside it; ``plain`` and ``others``:
+      the ways of calling a part, seen.
 
     ``bare``: the model of the same config without weights, where there is one already.
     """
@@ -104,27 +105,28 @@ class Observation:
         return subject_of(self.model, self.reading.parts)
 
     @cached_property
-    def ways(self) -> "list[Way]":
-        """Every way of calling it, the plain one first."""
+    def parts(self) -> list[Running]:
+        self.run_first()
+        return parts_of(self.subject)
+
+    def _ways(self, part: Running) -> list[Way]:
+        """Every way of calling a part, the plain one first."""
         scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
         changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
-        return ways(self.tokens(), self.length, min(changing, default=None), self.counts)
+        return ways(self.tokens(), self.length, min(changing, default=None), part.counts, caches=not part.path)
 
     @cached_property
     def plain(self) -> Called:
-        """One plain call, seen."""
-        self.run_first()
-        return called(self.subject, self.ways[0], self._learned)
+        """One plain call of the first part, seen."""
+        return self.plain_of(self.parts[0])
 
-    def others(self) -> Iterator[Called]:
+    def plain_of(self, part: Running) -> Called:
+        return called(part, self._ways(part)[0], self._learned)
+
+    def others(self, plain: Called, part: Running) -> Iterator[Called]:
         """Every other way, seen, one after the other: each holds all that was computed in its attentions."""
-        attentions = {site.where for site in self.plain.sites}
-        return (called(self.subject, way, self._learned, attentions) for way in self.ways[1:] if attentions)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it takes positions."""
-        return self.subject.named("position_ids") in self.subject.takes
+        attentions = {site.where for site in plain.sites}
+        return (called(part, way, self._learned, attentions) for way in self._ways(part)[1:] if attentions)
 
     def run_first(self) -> None:
         """Once as its inputs say, where later calls need what it gives."""

@@ -9,10 +9,11 @@ from torch import nn
 from ...support.preserve_state import undisturbed
 from ..patch.sites import has_config, rotary_modules, stored_tables
 from .against_config.tables import check_tables
-from .laws import asked, not_finite, shift
+from .check_ways import check_ways
+from .laws import not_finite, shift
 from .measurement import Trial
 from .observation import NO_VALUES, Observation
-from .report import Check, Diagnosis
+from .report import ROTATION, Check, Diagnosis
 from .running import Decoding
 
 TOKENS = 8  # of each of two rows
@@ -61,4 +62,10 @@ def _quickly(observed: Observation) -> Iterator[Check]:
         if isinstance(subject, Decoding):
             inputs.run(subject)
         trial = Trial.of(subject, inputs.tokens[:, :TOKENS], observed.specs)
-        yield not_finite(trial) or asked(shift, trial)
+        moved = not_finite(trial) or shift(trial)
+        if moved.verdict == "wrong" and moved.what == blank.what:  # then its operators say whether q and k do that
+            found = list(check_ways(observed, ()))
+            yield from found
+            if any(c.verdict == "wrong" or (c.what == ROTATION and c.verdict == "right") for c in found):
+                moved = replace(blank, reason=f"{moved.reason}; what q and k do is told above")
+        yield moved

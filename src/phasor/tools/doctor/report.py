@@ -1,11 +1,10 @@
 """Diagnosis: what the doctor checked in a model, what it found, why, what that does to answers, and the way out."""
 
-import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ...support.findings import WIDTH, Difference, Finding, Report, Verdict, merged
+from ...support.findings import Difference, Finding, Report, Verdict, merged
 
 ROTATION = "rotation of q and k"  # what is looked at in each attention
 IN_CALLS = "q and k"  # and in each way of calling the model
@@ -37,7 +36,6 @@ EFFECTS = {  # by the beginning of what was looked at
     "padded": _BATCH,
     "alone": _BATCH,
     "packed": "documents that share a row see each other's positions, in training too",
-    "same prompt": "a long call changes the answers to all later ones",
     "cached": _CACHE,
     "chunked": _CACHE,
     "compiled": "the compiled model gives other answers than its own code",
@@ -112,7 +110,7 @@ class Check(Finding):
 
 @dataclass(frozen=True)
 class Diagnosis(Report[Check]):
-    """Every check of a model; prints the verdict first, then what is wrong with its way out, then all other checks.
+    """Every check of a model; prints the verdict first, then what is wrong or was needed, then all other checks.
 
     >>> rows = (Check(where="rotary", what="tables", against="spec", verdict="wrong", cause="base", reason="1e4"),)
     >>> diagnosis = Diagnosis("LlamaForCausalLM", rows)
@@ -156,27 +154,26 @@ class Diagnosis(Report[Check]):
 
     def __str__(self) -> str:
         lines = [self.summary()]
-        for row in merged(self.wrong):
-            lines += [str(row), *textwrap.wrap(row.way_out, WIDTH, initial_indent="  ", subsequent_indent="  ")]
-            lines += [f"  effect: {effect}"] if (effect := row.effect) else []
-        return "\n".join([*lines, *other_lines(self)])
+        for row in merged((*self.wrong, *self.missing)):
+            more = (row.way_out, f"effect: {row.effect}" if row.effect else "")
+            lines += [str(row), *(f"  {line}" for line in more if line)]  # in one line, for commands are to be copied
+        return "\n".join([*lines, *self._other_lines()])
+
+    def _other_lines(self) -> list[str]:
+        """What is not wrong, a line each; what is not shown for one reason is one line."""
+        shown = [row for row in merged(self.findings) if row.verdict == "right"]
+        reasons: dict[str, list[Check]] = {}
+        for row in merged(self.findings):
+            if row.verdict == "not shown" and not row.needed:
+                reasons.setdefault(row.reason, []).append(row)
+        lines = [_together(rows) for rows in reasons.values()]
+        return [*lines, *(str(row) for row in shown)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
         checks = [row.to_dict() for row in self.findings]
         about = {"model": self.subject, "sound": self.sound, "verdict": self.verdict, "summary": self.summary()}
         return {**about, "checks": checks}
-
-
-def other_lines(diagnosis: Diagnosis) -> list[str]:
-    """What is not wrong, a line each; what is not shown for one reason is one line."""
-    shown = [row for row in merged(diagnosis.findings) if row.verdict == "right"]
-    reasons: dict[str, list[Check]] = {}
-    for row in merged(diagnosis.findings):
-        if row.verdict == "not shown":
-            reasons.setdefault(row.reason, []).append(row)
-    lines = [_together(rows) for rows in reasons.values()]
-    return [*lines, *(str(row) for row in shown)]
 
 
 def _together(rows: list[Check]) -> str:
@@ -187,4 +184,4 @@ def _together(rows: list[Check]) -> str:
     return f"not shown: {', '.join(places)}: {', '.join(whats)}: {rows[0].reason}"
 
 
-__all__ = ["BY_DESIGN", "Against", "Check", "Diagnosis", "Verdict", "merged", "other_lines"]
+__all__ = ["BY_DESIGN", "Against", "Check", "Diagnosis", "Verdict", "merged"]

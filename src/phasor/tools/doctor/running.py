@@ -1,6 +1,5 @@
 """What the laws run: a function of tokens and positions, a transformers model, or the decoder of such a model."""
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,9 +10,8 @@ from torch import Tensor, nn
 from ...rotary.model_rotary import ModelRotary
 from ...support.errors import first_line
 from ..patch.reading import specs_of
-from ..patch.sites import part_of, rotary_modules
+from ..patch.sites import part_of
 from .implementation import attending_by
-from .stand_in_tables import blurred_modules, still_modules
 
 
 class NotChecked(Exception):
@@ -40,10 +38,6 @@ class Subject:
         """Where values that are no numbers come from; empty where that is not seen."""
         return ""
 
-    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
-        """The logits with every angle of rotary tables off by ``by``, up or down, where they can be reached."""
-        return self.logits(tokens, positions)
-
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of calls one after the other, of so many tokens each, through one cache."""
         raise NotChecked(f"{self.name} keeps no cache that could be given")
@@ -51,18 +45,6 @@ class Subject:
     def packed(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
         """The logits of one row ``[1, S]`` that holds documents of these lengths, none of which sees another."""
         raise NotChecked(f"{self.name} takes no mask that could keep documents apart")
-
-    @contextlib.contextmanager
-    def still(self) -> Iterator[list[Any]]:
-        """Inside, rotary tables rotate nothing, so a fault that remains is not theirs. The list gets the true ones."""
-        raise NotChecked(f"{self.name} forms its tables where they cannot be changed")
-        yield
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Inside, the encoder beside a decoder says nothing."""
-        raise NotChecked(f"{self.name} has no encoder beside it")
-        yield
 
     def plainly(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The logits with the plain (eager) implementation of attention."""
@@ -103,11 +85,14 @@ PLAIN = "eager"
 
 
 class Running(Subject):
-    """``axes``: how many coordinates a position of the model has; with several, a row of plain positions leads them."""
+    """``axes``: how many coordinates a position of the model has; with several, a row of plain positions leads them.
 
-    def __init__(self, model: nn.Module, axes: int = 1) -> None:
+    ``path``: where the model lies in a ``whole``, whose names its modules have.
+    """
+
+    def __init__(self, model: nn.Module, axes: int = 1, path: str = "", whole: nn.Module | None = None) -> None:
         self.model: Any = model
-        self.axes = axes
+        self.axes, self.path, self.whole = axes, path, model if whole is None else whole
         self.name = type(model).__name__
         self.takes = inspect.signature(model.forward).parameters
         self.any_more = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.takes.values())
@@ -146,6 +131,11 @@ class Running(Subject):
     def named(self, argument: str) -> str:
         """What the model calls an argument."""
         return argument
+
+    @property
+    def counts(self) -> bool:
+        """Whether it takes positions."""
+        return self.named("position_ids") in self.takes
 
     def embedding(self) -> nn.Module:
         """The module that embeds the tokens."""
@@ -193,14 +183,8 @@ class Running(Subject):
                 hook.remove()
         return "".join(places)
 
-    def blurred(self, tokens: Tensor, positions: Tensor, by: float, seed: int) -> Tensor:
-        with blurred_modules(list(rotary_modules(self.model).values()), by, seed):
-            return self.logits(tokens, positions)
-
     def in_pieces(self, tokens: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
-        counted = int(positions[0, 0]) == 0  # then the model's own counting is put to the test
-        pieces = zip(tokens.split(list(lengths), 1), positions.split(list(lengths), 1), strict=True)
-        calls = ((piece, None if counted else at, None) for piece, at in pieces)
+        calls = ((piece, None, None) for piece in tokens.split(list(lengths), 1))  # the model counts for itself
         return torch.cat([self._result(output) for output in self.through_cache(calls)], dim=1)
 
     def through_cache(self, calls: Iterable[tuple[Tensor, Tensor | None, Tensor | None]]) -> Iterator[Any]:
@@ -223,11 +207,6 @@ class Running(Subject):
             raise NotChecked("the chosen implementation of attention is the plain one")
         with attending_by(self.model, PLAIN):
             return self.logits(tokens, positions)
-
-    @contextlib.contextmanager
-    def still(self) -> Iterator[list[Any]]:
-        with still_modules(list(rotary_modules(self.model).values())) as formed:
-            yield formed
 
 
 def cache_name(model: nn.Module) -> str:
@@ -260,15 +239,6 @@ class Decoding(Running):
         encoded.attention_mask = None  # which encoders of speech add
         return super().run(tokens, positions, encoder_outputs=encoded, **more)
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        before = self.encoded
-        self.encoded = None if before is None else torch.zeros_like(before)
-        try:
-            yield
-        finally:
-            self.encoded = before
-
     def named(self, argument: str) -> str:
         return f"decoder_{argument}" if argument in OF_DECODER else argument
 
@@ -292,11 +262,11 @@ def _axes(config: Any, parts: Mapping[str, Any]) -> int:
     return max((spec.axes.count for spec in specs), default=1)
 
 
-def encoder_of(subject: Running) -> tuple[str, Running] | None:
-    """The encoder beside a decoder, and its path; None where there is none, or it reads no tokens by itself."""
+def parts_of(subject: Running) -> list[Running]:
+    """What reads tokens by itself: the model, or its decoder and the encoder beside it."""
     if not isinstance(subject, Decoding):
-        return None
+        return [subject]
     inside = subject.model.get_encoder()
     path = next((path for path, module in subject.model.named_modules() if module is inside), "encoder")
-    encoder = Running(inside, subject.axes)
-    return (path, encoder) if "input_ids" in encoder.takes else None
+    encoder = Running(inside, subject.axes, path, subject.model)
+    return [subject, encoder] if "input_ids" in encoder.takes else [subject]

@@ -131,23 +131,25 @@ def ways(
     declared: int | None,
     original: int | None,
     counts: bool,
+    caches: bool = True,
     long: list[Way] | None = None,
 ) -> list[Way]:
     """``tokens(rows, length)`` makes ids up; ``original``: where an encoding changes with the length.
 
-    ``counts``: the model takes positions, so that they may be given. ``long``: other long calls than a rotation needs.
+    ``counts``: the model takes positions, so that they may be given. ``caches``: it may keep keys. ``long``: other long
+    calls than a rotation needs.
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
-    found = [_plain(tokens, most), _in_pieces(tokens, most)]
+    found = [_plain(tokens, most), *([_in_pieces(tokens, most)] if caches else [])]
     found += [_padded(tokens, some, left) for left in (True, False)]
-    long = [*(long or _long(tokens, declared, original))]
+    long = [*(long or _long(tokens, declared, original, caches))]
     before = long[-1].pieces[:1]
     if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
         long += [_far(tokens, original), _far(tokens, original + 1)]
         before = _far(tokens, max(original, declared or 0) + 8).pieces
     if counts:
-        found += [_rows(tokens, most), _generating(tokens, most)]
+        found += [_rows(tokens, most), *([_generating(tokens, most)] if caches else [])]
     ids = tokens(1, most)
     found.append(Way(AUTOCAST, (Piece(ids, _count(ids)),), autocast=True))
     found += long  # and last what a state shows that outlasts them
@@ -203,14 +205,13 @@ def _generating(tokens: Callable[[int, int], Tensor], most: int) -> Way:
     return Way("padded on the left, through a cache", tuple(pieces))
 
 
-def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None) -> list[Way]:
+def _long(tokens: Callable[[int, int], Tensor], declared: int | None, original: int | None, caches: bool) -> list[Way]:
     """Calls at a length where an encoding changes, one longer, and beyond the declared length, if these are short."""
     lengths = [original, original + 1] if original else []
     lengths.append(max((declared or original or 0) + 8, 4 * MOST))
-    found = []
-    for length in dict.fromkeys(min(n, LONGEST) for n in lengths):
-        found.append(one_call(tokens, length))
-    found[-1] = long_call(tokens, length)
+    found = [one_call(tokens, length) for length in dict.fromkeys(min(n, LONGEST) for n in lengths)]
+    if caches:
+        found[-1] = long_call(tokens, found[-1].last + 1)
     return found
 
 
@@ -254,7 +255,7 @@ def recorded(subject: Running, way: Way, within: Collection[str] = ()) -> Tape |
             with _autocast(way, subject):
                 contents = [piece.tokens for piece in way.pieces]
                 call = partial(_run, subject, way.pieces)
-                tape = record(call, subject.model, contents, places=False, within=within)
+                tape = record(call, subject.whole, contents, places=False, within=within)
     except NotChecked as reason:
         return str(reason)
     except ERRORS as error:

@@ -9,10 +9,7 @@ from torch import Tensor
 
 from phasor import diagnose, repair
 from phasor.support.whole_files import write_whole
-from phasor.tools.doctor.differences import curves
 from phasor.tools.doctor.loading import load
-from phasor.tools.doctor.observation import Observation
-from phasor.tools.doctor.page import page
 
 from ..running.model import RunningModel
 
@@ -34,7 +31,7 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
         parameter.data = parameter.data.to(torch.bfloat16)
     length = 4 * model.config.max_position_embeddings
     text = torch.unflatten(tokens[: ROWS * length], 0, (-1, length))
-    sick, apart = diagnose(model), curves(Observation(model))
+    sick = diagnose(model)
     losses = [RunningModel(model).loss(text)]
     report, healed = repair(model), diagnose(model)
     losses += [RunningModel(model).loss(text), RunningModel(never_sick).loss(text)]
@@ -42,11 +39,8 @@ def healing(folder: Path, tokens: Tensor, out: Path, say: Callable[[str], None] 
         f"nats per byte at {length} positions: {losses[0]:.4f} sick, {losses[1]:.4f} healed, {losses[2]:.4f} for a "
         "model that was loaded in bfloat16"
     )
-    for name, diagnosis, gaps, more in (
-        ("sick", sick, apart, [loss]),
-        ("healed", healed, curves(Observation(model)), [str(report), loss]),
-    ):
-        told = "\n\n".join((page(diagnosis, gaps), *more)) + "\n"
+    for name, diagnosis, more in (("sick", sick, [loss]), ("healed", healed, [str(report), loss])):
+        told = "\n\n".join((str(diagnosis), *more)) + "\n"
         write_whole(out / f"{name}.txt", told.encode())
         say(told)
     with torch.no_grad():

@@ -1,8 +1,7 @@
-"""A folder whose config contradicts itself or its weights: what is wrong, and a new folder where it is mended."""
+"""A folder whose config contradicts itself or its weights: what is wrong, and what it must say where that is known."""
 
 from .examine import Examined, examine
 from .finding import NOT_UNDERSTOOD
 from .layout import check_layout
-from .writing import write
 
-__all__ = ["NOT_UNDERSTOOD", "Examined", "check_layout", "examine", "write"]
+__all__ = ["NOT_UNDERSTOOD", "Examined", "check_layout", "examine"]

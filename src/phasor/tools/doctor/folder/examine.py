@@ -1,11 +1,7 @@
 """`examine`: everything in a folder that contradicts something else in it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from ....models.reading.load import in_file
 from ..model_folder import ModelConfig, ModelFolder
@@ -19,17 +15,8 @@ from .sizes import settle_sizes, unread_weights
 
 @dataclass(frozen=True)
 class Examined:
-    """``config`` as it would be mended, None where it stays; ``tensors``: stored ones that get other values."""
-
     folder: ModelFolder
     findings: tuple[FolderFault, ...]
-    config: dict[str, Any] | None
-    tensors: dict[str, Tensor]
-
-    @property
-    def mends(self) -> bool:
-        """Whether anything can be mended."""
-        return self.config is not None or bool(self.tensors)
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -56,23 +43,21 @@ def examine(path: Path) -> Examined:
 def _examined(folder: ModelFolder) -> Examined:
     check_sizes(folder.config, folder.shapes, folder.file)
     stored = stored_frequencies(folder.tensors)
-    settled, findings = _settled(folder, stored)
+    settled, findings = _settled(folder)
     if all(f.cause != NOT_UNDERSTOOD for f in findings):
         findings += [*no_base(settled), *unread_weights(folder, settled)]
-    values: dict[str, Tensor] = {}
-    if stored and all(f.mended for f in findings):  # else there is nothing to compare them with
+    if stored and all(f.settled for f in findings):  # else there is nothing to compare them with
         in_force = any(name.endswith("inv_freq") for name in settled.model.state_dict())
-        more, values = check_frequencies(settled, stored, in_force)
-        findings += more
-    return Examined(folder, tuple(findings), None if settled is folder.config else settled.data, values)
+        findings += check_frequencies(settled, stored, in_force)
+    return Examined(folder, tuple(findings))
 
 
-def _settled(folder: ModelFolder, stored: Mapping[str, Tensor]) -> tuple[ModelConfig, list[FolderFault]]:
+def _settled(folder: ModelFolder) -> tuple[ModelConfig, list[FolderFault]]:
     """Sizes first, for frequencies follow from them; but a config may have to be settled to be understood at all."""
     sized, of_sizes = settle_sizes(folder, folder.config) if folder.shapes else (folder.config, [])
-    settled, findings = settle(sized, stored)
+    settled, findings = settle(sized)
     if any(f.cause == NOT_UNDERSTOOD for f in of_sizes):
         settled, of_sizes = settle_sizes(folder, settled)
-    if all(f.mended for f in findings):  # else the reader would say the same again
+    if all(f.settled for f in findings):  # else the reader would say the same again
         findings += not_understood(settled)
     return settled, findings + of_sizes

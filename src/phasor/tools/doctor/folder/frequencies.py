@@ -1,6 +1,6 @@
 """Frequencies that are stored with the weights, beside those of the config."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -30,22 +30,12 @@ def known_frequencies(config: ModelConfig) -> list[Tensor]:
         return []
 
 
-def fitting(config: ModelConfig, stored: Mapping[str, Tensor]) -> int:
-    """How many of the stored frequencies are those of a config, exactly or rounded."""
-    known = known_frequencies(config)
-    return sum(any(_is(own, f) for f in known) for own in stored.values())
-
-
-def check_frequencies(
-    config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool
-) -> tuple[list[FolderFault], dict[str, Tensor]]:
-    """What is wrong with stored frequencies, and the values of those that can be mended.
+def check_frequencies(config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool) -> Iterator[FolderFault]:
+    """What is wrong with stored frequencies.
 
     ``in_force``: whether the model's code reads them from the weights. Code that forms them itself leaves them nothing
     to say but what the config says.
     """
-    findings: list[FolderFault] = []
-    mended: dict[str, Tensor] = {}
     known = known_frequencies(config)
     for name, own in stored.items() if known else ():
         if any(torch.equal(own.to(f.dtype), f) for f in known if f.shape == own.shape and own.dtype == f.dtype):
@@ -58,12 +48,10 @@ def check_frequencies(
         words = wrong.words if wrong is not None else "of a shape that the config does not give"
         cause = f"stored frequencies {words}" if understood else OTHER
         if chosen and (understood or not in_force):
-            mended[name] = chosen[0].clone()
-            findings.append(FolderFault(name, f"stored frequencies are {words}", cause, "formed anew from the config"))
+            way_out = "store those of the config, or none: the config says them"
         else:
             way_out = "the model reads them, so either they or the config are right; --text FILE tells which"
-            findings.append(FolderFault(name, f"stored frequencies are {words}", cause, way_out=way_out))
-    return findings, mended
+        yield FolderFault(name, f"stored frequencies are {words}", cause, way_out)
 
 
 def _is(own: Tensor, sound: Tensor) -> bool:

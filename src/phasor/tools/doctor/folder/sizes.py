@@ -47,7 +47,7 @@ def settle_sizes(folder: ModelFolder, config: ModelConfig) -> tuple[ModelConfig,
     try:
         model = config.model
     except ValueError as error:
-        return config, [FolderFault("config.json", str(error), NOT_UNDERSTOOD, way_out="mend that key by hand")]
+        return config, [FolderFault("config.json", str(error), NOT_UNDERSTOOD, "mend that key by hand")]
     wrong = misfits(model, shapes)
     if not wrong:
         return config, []
@@ -56,10 +56,10 @@ def settle_sizes(folder: ModelFolder, config: ModelConfig) -> tuple[ModelConfig,
     fitting = [c for c in _candidates(config, wrong) if not _still_wrong(c[0], shapes)]
     if len(fitting) == 1:
         changed, words = fitting[0]
-        return changed, [FolderFault("config.json", what, CAUSE, f"{words}, as the weights are")]
+        return changed, [FolderFault("config.json", what, CAUSE, f"set {words}, as the weights are", True)]
     ways = " or ".join(words for _, words in fitting)
     way_out = f"it could be {ways}: the weights fit all of them" if ways else "no single size makes them fit"
-    return config, [FolderFault("config.json", what, CAUSE, way_out=f"{way_out}; set it by hand")]
+    return config, [FolderFault("config.json", what, CAUSE, f"{way_out}; set it by hand")]
 
 
 def unread_weights(folder: ModelFolder, config: ModelConfig) -> Iterator[FolderFault]:
@@ -86,7 +86,7 @@ def unread_weights(folder: ModelFolder, config: ModelConfig) -> Iterator[FolderF
     for cause, found in (("weights of another dtype", integers), ("weights that are not read", biases)):
         for name, what in found[:1]:
             said = f"{name} {what}{_and_others(found)}"
-            yield FolderFault(tensors[name].file.name, said, cause, way_out=BY_HAND)
+            yield FolderFault(tensors[name].file.name, said, cause, BY_HAND)
 
 
 def _and_others(found: Sequence[object]) -> str:

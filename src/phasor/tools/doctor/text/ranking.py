@@ -15,14 +15,13 @@ Verdict = Literal["as stated", "another", "cannot tell"]
 @dataclass(frozen=True)
 class RankingRow:
     """One reading: its ``loss`` in nats per token, how much more than the best one's it is (``behind``; ``at_least`` so
-    much in nearly all resamples of the windows), over how many ``windows``, and its loss ``by_position``."""
+    much in nearly all resamples of the windows), and over how many ``windows``."""
 
     name: str
     loss: float
     behind: float
     at_least: float
     windows: int
-    by_position: tuple[float, ...]
 
     @property
     def told(self) -> bool:
@@ -35,7 +34,7 @@ class Ranking:
     """Readings in the order of their losses, the best first.
 
     - ``stated``: the name of the reading that the config states.
-    - ``starts``: the first token of each bin of ``by_position``; ``length``: tokens of a window.
+    - ``length``: tokens of a window.
     - ``left_out``: readings that were not tried, and why.
 
     - ``knows``: whether the best reading beats a uniform guess; where none does, nothing is told.
@@ -44,14 +43,13 @@ class Ranking:
     resamples of the windows (0.999), ``"as stated"`` if all others are so behind the stated one, and else
     ``"cannot tell"``.
 
-    >>> rows = (RankingRow("base 500000", 1.7, 0.0, 0.0, 9, (1.7,)), RankingRow("as stated", 2.5, 0.8, 0.7, 9, (2.5,)))
-    >>> Ranking(rows, "as stated", (0,), 64).verdict
+    >>> rows = (RankingRow("base 500000", 1.7, 0.0, 0.0, 9), RankingRow("as stated", 2.5, 0.8, 0.7, 9))
+    >>> Ranking(rows, "as stated", 64).verdict
     'another'
     """
 
     rows: tuple[RankingRow, ...]
     stated: str
-    starts: tuple[int, ...]
     length: int
     left_out: tuple[tuple[str, str], ...] = ()
     knows: bool = True
@@ -99,16 +97,10 @@ class Ranking:
 
     def __str__(self) -> str:
         wide = max(44, *(len(row.name) + 1 for row in self.rows))
-        lines = [
-            self.says(),
-            "",
-            f"{'reading':<{wide}}{'loss':>7}{'behind':>8}   loss from token " + _cells(self.starts),
+        lines = [self.says(), "", f"{'reading':<{wide}}{'loss':>7}{'behind':>8}"]
+        lines += [
+            f"{row.name:<{wide}}{row.loss:>7.3f}{row.behind:>8.3f}{'' if row.told else ' ='}" for row in self.rows
         ]
-        for row in self.rows:
-            mark = " " if row.told else "="
-            lines.append(
-                f"{row.name:<{wide}}{row.loss:>7.3f}{row.behind:>8.3f} {mark}{'':>17}" + _cells(row.by_position)
-            )
         lines.append(
             f"{self.rows[0].windows} windows of {self.length} tokens (those far behind were read in part); =: not told "
             f"from the best, by a margin of {MARGIN} nats and a paired bootstrap over windows"
@@ -124,7 +116,7 @@ class Ranking:
         return {
             "verdict": self.verdict, "says": self.says(), "best": self.best, "tied": list(self.tied),
             "stated": self.stated, "knows": self.knows, "length": self.length,
-            "starts": list(self.starts), "margin": MARGIN,
+            "margin": MARGIN,
             "rows": [asdict(row) for row in self.rows],
             "left_out": [{"name": name, "why": why} for name, why in self.left_out],
         }  # fmt: skip
@@ -137,30 +129,11 @@ def ranked(losses: dict[str, Tensor], stated: str, left_out: dict[str, str], wor
     """
     most = max(map(len, losses.values()))
     best = min((n for n in losses if len(losses[n]) == most), key=lambda name: float(losses[name].mean()))
-    starts = bins(losses[best].shape[1])
     rows = []
     for name, own in losses.items():
         behind = (own - losses[best][: len(own)]).mean(1).numpy()
-        parts = tuple(float(part.mean()) for part in own.split(_sizes(starts, own.shape[1]), 1))
         least = 0.0 if name == best else at_least(behind)
-        rows.append(RankingRow(name, float(own.mean()), float(behind.mean()), least, len(own), parts))
+        rows.append(RankingRow(name, float(own.mean()), float(behind.mean()), least, len(own)))
     rows.sort(key=lambda row: (row.behind, row.name != stated))
     knows = beats_a_guess(losses[best].mean(1).numpy(), words)
-    return Ranking(tuple(rows), stated, starts, losses[best].shape[1], tuple(left_out.items()), knows)
-
-
-def bins(length: int) -> tuple[int, ...]:
-    """Where bins start, each four times as long as what lies before it.
-
-    >>> bins(512)
-    (0, 8, 32, 128)
-    """
-    return (0, *(start for start in (8, 32, 128, 512, 2048, 8192) if start < length))
-
-
-def _sizes(starts: tuple[int, ...], length: int) -> list[int]:
-    return [end - start for start, end in zip(starts, (*starts[1:], length), strict=True)]
-
-
-def _cells(values: tuple[float, ...]) -> str:
-    return "".join(f"{value:>8}" if isinstance(value, int) else f"{value:>8.3f}" for value in values)
+    return Ranking(tuple(rows), stated, losses[best].shape[1], tuple(left_out.items()), knows)
