@@ -1,6 +1,7 @@
 """Files are data: no call of the package can run code from one, or fetch one."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ SAID = {
 }
 RUNS_CODE = {"eval", "exec", "compile", "__import__"}
 LOADERS = {"load": {"torch": {"weights_only": True}, "np": {"allow_pickle": False}, "numpy": {"allow_pickle": False}}}
+# What is compiled there is the source of a function that is imported already, changed by names alone.
+OWN_SOURCE = "src/phasor/tools/patch/swap.py"
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "runpy", "imp"}
 
 
@@ -55,7 +58,7 @@ def package() -> dict[Path, ast.Module]:
 
 def test_nothing_in_the_package_can_run_a_file():
     found = [f"{p.relative_to(ROOT)}:{c}" for p, tree in package().items() for c in complaints_of(tree)]
-    assert found == []
+    assert [re.sub(r"\d+: ", "", where) for where in found] == [f"{OWN_SOURCE}:compile"]
 
 
 def test_the_places_that_load_are_seen():

@@ -48,7 +48,7 @@ FOLDERS = {
 }
 WHOLE = {"plan --write", "convert DST", "golden --out", "lab export DIR"}  # take the folder's place
 READ = {
-    "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
+    "engine --renew", "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text", "lab compare --text", "plan --weights",
     "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",

@@ -108,7 +108,7 @@ class Given:
         if self.order == "nsd":
             y = y.squeeze(1)
         elif self.own:
-            y = y.squeeze(1).unflatten(0, (len(x), -1))
+            y = torch.unflatten(y.squeeze(1), 0, (len(x), -1))
             y = y if self.order == "bhsd" else y.transpose(1, 2)
         y = y.transpose(1, 2) if self.transposed else y
         return y if self.cast is None else y.to(self.cast)
@@ -148,7 +148,7 @@ def joined(parts: Mapping[str | int, Tensor]) -> Tensor:
     if "left" in parts:
         return torch.cat((parts["left"], parts["right"]), -1)
     cos, sin = parts["cos of matrices"], parts["sin of matrices"]
-    return torch.stack((cos, -sin, sin, cos), -1).unflatten(-1, (2, 2))
+    return torch.unflatten(torch.stack((cos, -sin, sin, cos), -1), -1, (2, 2))
 
 
 def reduced(table: Tensor, tokens: int, own: int | None = None) -> Tensor | None:

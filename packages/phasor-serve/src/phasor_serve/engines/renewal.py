@@ -196,7 +196,8 @@ def _sglang(root: Path, types: Types) -> dict[str, Any]:
     modules = Modules(root / "sglang/srt/models", "rope_scaling")
     entries = {stem: _assigned(tree).get("EntryClass") for stem, tree in modules.trees.items()}
     files = {n.id: stem for stem, entry in entries.items() if entry for n in ast.walk(entry) if isinstance(n, ast.Name)}
-    renamed = {"olmo3": ["Olmo2ForCausalLM"]}  # what sglang/srt/configs/olmo3.py puts in the place of the config's own
+    # what sglang/srt/configs/olmo3.py and its kin put in the place of the config's own
+    renamed = facts_of("renamed by sglang", lambda architecture: [str(architecture)])
     return {"has": modules.by_word({**types, **renamed}, files)}
 
 

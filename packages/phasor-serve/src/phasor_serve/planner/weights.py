@@ -14,16 +14,14 @@ from phasor.tools.doctor.folder import examine
 from phasor.tools.doctor.model_folder import ModelFolder
 
 from ..engines import EngineConfig, load_config
+from ..engines.base import facts_of
 
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.(gguf|safetensors)$")
 WIDE = 16.0  # bits of what a quantizer leaves as it was: embeddings, and the last layer
 MIXED = 1.0  # bits that scales and mixed types add at most: Q4_K_M has 4.85 bits a weight (llama.cpp, tools/quantize)
 GROUPED = 0.25  # bits of scales and zeros in groups of 128 or 64 (GPTQ, AWQ)
 METHODS = {"fp8": 8.0, "mxfp4": 4.25}  # quant_method -> bits a weight, with its scales
-USUAL = {  # model types of one make, and the key that counts their experts
-    "llama": "", "mistral": "", "qwen2": "", "qwen3": "", "phi3": "", "gemma2": "", "olmo2": "", "olmo3": "",
-    "smollm3": "", "granite": "", "qwen3_moe": "num_experts", "mixtral": "num_local_experts",
-}  # fmt: skip
+USUAL = facts_of("usual decoders", lambda experts: str(experts))  # types of one make, and the key that counts experts
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def doubts_of(config: Any) -> list[str]:
         return []
     if find_spec("transformers") is None:
         return ["not shown: the doctor's folder checks need transformers (pip install 'phasor-rope[hf]')"]
-    return [fault.line() for fault in examine(Path(config)).findings]
+    return [f"{fault.place}: {fault.what}" for fault in examine(Path(config)).findings]
 
 
 def weights_for(config: Any, files: Path | None, bits: float | None, draft: Any = None) -> Weights:
