@@ -72,6 +72,13 @@ class Encoding(nn.Module):
         """The term added to ``scale * q k^T``, broadcastable to ``[B, H, Q, K]``, float32 or float64; None if none."""
         return None
 
+    def by_distance(self, r: Tensor, latest: int, dtype: torch.dtype) -> Tensor | None:
+        """`bias` of ``r = n - m`` alone, ``[H, L]`` of int64 ``[L]``, for queries up to position ``latest``; else None.
+
+        Where tokens are numbered one by one, attention reads all pairs from that row.
+        """
+        return None
+
     @property
     def gated(self) -> bool:
         """Whether it has gates, so that attention needs the hidden states."""
