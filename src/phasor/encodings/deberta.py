@@ -79,9 +79,6 @@ class DeBERTa(Encoding):
             apart = table[apart.abs().clamp(max=last)] * apart.sign()
         return (apart + self.span).clamp(0, 2 * self.span - 1)
 
-    def extra_repr(self) -> str:
-        return f"span={self.span}, max_position={self.max_position}, paper={self.paper}"
-
 
 def log_buckets(span: int, max_position: int, cut: bool = False) -> tuple[int, ...]:
     """v2's bucket of each distance from 0: itself up to ``span // 2``, then logarithmic; farther ones have the last.

@@ -90,6 +90,3 @@ class FIRE(Encoding):
         c = self.c.abs().to(dtype)
         far = torch.log1p(c * torch.maximum(m.to(dtype), self._least(dtype)))
         return torch.log1p(c * (m - n).abs().to(dtype)) / (far + 1e-6)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, init_L={self.init_L:g}"

@@ -39,9 +39,6 @@ class KerpleLog(ByDistance):
         r1, r2 = _inside(self.r1, dtype), _inside(self.r2, dtype)
         return lambda h, r: -r1[h] * torch.log1p(r2[h] * r.abs().to(dtype))
 
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}"
-
 
 class KerplePower(KerpleLog):
     """A penalty that grows with a power of distance: ``bias = -r1_h |m - n| ** r2_h``, r2 from 0.01 to 2.

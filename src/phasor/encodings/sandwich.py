@@ -45,6 +45,3 @@ class Sandwich(ByDistance):
 
     def term(self, dtype: torch.dtype, device: torch.device) -> Term:
         return lambda h, r: self.num_heads / (8 * (h + 1)).to(dtype) * waves(r, self._steps, dtype)[0].sum(-1)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, dim={self.dim}, base={self.base:g}, first={self.first}"

@@ -67,9 +67,6 @@ class T5Bias(ByDistance):
             f"scale=1/sqrt(head_dim)={head_dim**-0.5:g}; got scale=None"
         )
 
-    def extra_repr(self) -> str:
-        return f"bidirectional={self.bidirectional}, max_distance={self.max_distance}"
-
 
 def _bucket(relative: Tensor, bidirectional: bool, num_buckets: int, bounds: tuple[int, ...]) -> Tensor:
     distance = relative.abs() if bidirectional else (-relative).clamp(min=0)

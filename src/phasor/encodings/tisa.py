@@ -48,6 +48,3 @@ class TISA(ByDistance):
             return sum(others, first)
 
         return bells
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, kernels={len(self.amplitudes)}"

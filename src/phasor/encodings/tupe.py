@@ -119,6 +119,3 @@ class TUPE(Encoding):
         vectors = layer_norm(vectors, norm.normalized_shape, norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
         projected = linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
         return torch.unflatten(projected, -1, (self.num_heads, -1)).transpose(-2, -3)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, cls={self.cls}"
