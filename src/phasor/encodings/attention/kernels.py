@@ -113,7 +113,7 @@ def _along_distances(q: Tensor, encoding: Encoding, mask: Mask, scale: float) ->
         return None  # a subclass that overrides its bias has inherited another one's row
     m, n = mask.q_positions[0], mask.k_positions[0]
     low, high = int(n[0] - m[-1]), int(n[-1] - m[0])
-    r = torch.arange(low, high + 1)
+    r = torch.arange(low, high + 1, device=m.device)
     with exactly(q):
         row = encoding.by_distance(r, int(m[-1]), wide(q.dtype))
     if row is None:
