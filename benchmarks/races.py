@@ -136,6 +136,8 @@ def encodings(rounds: int) -> None:
     q, k, v = (torch.randn(1, 8, 4096, 64) for _ in range(3))
     hidden = torch.randn(1, 4096, 512)
     calls: dict[str, Any] = {"SDPA": partial(torch.nn.functional.scaled_dot_product_attention, q, k, v, is_causal=True)}
+    bias = phasor.encodings.ALiBi(8).bias(q, k, at, at, 1.0).masked_fill(at > at[:, None], -torch.inf)[None]
+    calls["a bias that is there"] = partial(calls["SDPA"].func, q, k, v, bias)
     for name, make in ENCODINGS.items():
         made = make(config)
         encoding = made if isinstance(made, phasor.encodings.Encoding) else made[0]

@@ -71,8 +71,8 @@ INSIDE = {
     ],
     "encodings": [
         "base",
-        "additive alibi cape complex_embedding floater grouped learned none own_heads randomised",
-        "rotary shaw sinusoidal t5",
+        "by_distance cape complex_embedding floater grouped learned none own_heads randomised",
+        "alibi rotary shaw sinusoidal t5",
         "abacus bipe by_coordinates cope dape deberta fire fox high_frequency kerple pope sandwich",
         "stick_breaking tempered tisa transformer_xl tupe xpos",
         "fope interleaved liere path rope_mixed string_rotation",

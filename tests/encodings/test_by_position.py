@@ -183,6 +183,7 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
         (lambda: ComplexEmbedding(4, 4).embed(X, T), "x must be the int64 ids of words"),
         (lambda: FLOATER(16).embed(X, T - 1), "positions must be at least 0, .* got -1"),
         (lambda: BiPE(4, 4, T5Bias(2, bidirectional=False)), "between must be a Rotary or an ALiBi, .* got T5Bias"),
+        (lambda: BiPE(4, 4, WindowedRotary(SPEC, window=3)), "between must have no window, .* got 3; hide keys"),
         (lambda: Abacus(16, num_places=4).embed(X, T), r"learned table of 4 positions \(0 to 3\), got 0 to 11"),
         (lambda: randomised_positions(3, 2), "length must be at most max_length, 2 .*, got 3"),
         *((lambda e=e: attention(X[None], X[None], X[None], e, q_positions=T, causal=False), "causal must be True for")

@@ -194,8 +194,39 @@ def test_sums_along_the_keys_need_keys_in_order(name, change, message):
 def test_deberta_buckets_are_those_of_its_code(shared_data):
     file = read(shared_data, "deberta")
     for span, most in ((256, 512), (16, 64)):
-        ours = DeBERTa(1, 2, 2, span, max_position=most)._delta(file["rel"]) - span
-        assert torch.equal(ours, file[f"bucket_{span}_{most}"].clamp(-span, span - 1))
+        for cut in (True, False):  # their numbers end before they differ
+            inside = file["rel"].abs() < most
+            ours = DeBERTa(1, 2, 2, span, max_position=most, cut=cut)._delta(file["rel"]) - span
+            assert torch.equal(ours[inside], file[f"bucket_{span}_{most}"].clamp(-span, span - 1)[inside])
+        assert ours[0] == -span and DeBERTa(1, 2, 2, span, max_position=most, cut=True)._delta(file["rel"])[0] == 1
+
+
+@pytest.mark.parametrize("span, most", [(256, 512), (16, 64), (5, 64), (7, 20), (4, 4), (2, 8), (32, 512)])
+def test_deberta_buckets_are_those_of_transformers(span, most):
+    theirs = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2").make_log_bucket_position
+    apart = torch.arange(-3000, 3001)
+    expected = (theirs(apart, span, most).long() + span).clamp(0, 2 * span - 1)
+    assert torch.equal(DeBERTa(1, 2, 2, span, max_position=most)._delta(apart), expected)
+
+
+def test_whole_deberta_layer_of_transformers():
+    v2 = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    config = v2.DebertaV2Config(
+        hidden_size=16, num_attention_heads=2, position_buckets=4, max_relative_positions=8, relative_attention=True,
+        pos_att_type=["c2p", "p2c"], share_att_key=True, norm_rel_ebd="none", attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    layer = v2.DisentangledSelfAttention(config).double().eval()
+    encoding = DeBERTa(2, 8, 16, span=4, max_position=8).double()
+    encoding.key.load_state_dict(layer.key_proj.state_dict())
+    encoding.query.load_state_dict(layer.query_proj.state_dict())
+    x = torch.randn(1, 30, 16, dtype=torch.float64)  # far beyond max_position
+    q, k, v = (
+        torch.unflatten(proj(x), -1, (2, 8)).transpose(1, 2)
+        for proj in (layer.query_proj, layer.key_proj, layer.value_proj)
+    )
+    ours = attention(q, k, v, encoding, q_positions=torch.arange(30), causal=False)
+    theirs = layer(x, torch.ones(1, 1, 30, 30), rel_embeddings=encoding.table.weight)[0]
+    torch.testing.assert_close(ours.transpose(1, 2).flatten(2), theirs, rtol=0, atol=1e-6)  # its scale is float32
 
 
 def test_every_fourth_layer_sees_everything_without_positions():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.encodings import ALiBi, Encoding, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
+from phasor.encodings import ALiBi, Encoding, HoPE, NoPE, Rotary, Shaw, Sinusoidal, T5Bias, TransformerXL
 from phasor.encodings.attention import attention
 from phasor.encodings.base import distances
 from phasor.rotary.scaling import DynamicNTK, SteppedNTK, YaRN, YaRNPaper
@@ -91,6 +91,11 @@ def test_default_hooks_do_nothing():
     base = Encoding()
     assert base.embed(x, t) is x and base.rotate(x, x, t, t) == (x, x)
     assert base.bias(x, x, t, t, 1.0) is None and base.values(x, t, t) is None and base.score_mod(t, t) is None
+
+
+def test_is_printed_with_what_it_was_made_with():
+    assert repr(Sinusoidal(8, base=100.0)) == "Sinusoidal(dim=8, base=100.0, layout=interleaved, endpoint=False)"
+    assert repr(HoPE(8, 64)) == f"HoPE(spec={HoPE(8, 64).spec})"
 
 
 def test_default_scale_is_one_over_root_head_dim(encoding):

@@ -1,8 +1,7 @@
 import torch
-from torch import Tensor
 
 from ..support.checks import whole
-from .base import Encoding, ScoreMod, check_heads, distances, wide
+from .by_distance import ByDistance, Term
 
 
 def alibi_slopes(num_heads: int) -> tuple[float, ...]:
@@ -26,7 +25,7 @@ def alibi_slopes(num_heads: int) -> tuple[float, ...]:
     return slopes + alibi_slopes(2 * power)[0::2][: num_heads - power]
 
 
-class ALiBi(Encoding):
+class ALiBi(ByDistance):
     """A penalty that grows with distance: ``bias = -slope_h (m - n)``, added to the scaled logits.
 
     ``symmetric=True`` is the form for encoders, ``-slope_h |m - n|``. A rank of a tensor-parallel group that holds
@@ -46,6 +45,8 @@ class ALiBi(Encoding):
     (0.015625, 0.00390625)
     """
 
+    way_out = "; for a part of the heads give total_heads and head_offset"
+
     def __init__(
         self, num_heads: int, *, total_heads: int | None = None, head_offset: int = 0, symmetric: bool = False
     ) -> None:
@@ -63,22 +64,9 @@ class ALiBi(Encoding):
         self.symmetric = symmetric
         self.slopes = alibi_slopes(total_heads)[head_offset : head_offset + num_heads]
 
-    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
-        check_heads(self, self.num_heads, q, "; for a part of the heads give total_heads and head_offset")
-        distance = distances(q_positions, k_positions).unsqueeze(-3)
-        slopes = torch.tensor(self.slopes, dtype=wide(q.dtype), device=q.device).view(-1, 1, 1)
-        return -slopes * (distance.abs() if self.symmetric else distance).to(slopes.dtype)
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        slopes = torch.tensor(self.slopes, dtype=torch.float32, device=q_positions.device)
-
-        def causal(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score - slopes[h] * (q_positions[b, i] - k_positions[b, j])
-
-        def symmetric(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score - slopes[h] * (q_positions[b, i] - k_positions[b, j]).abs()
-
-        return symmetric if self.symmetric else causal
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
+        slopes = torch.tensor(self.slopes, dtype=dtype, device=device)
+        return lambda h, r: -slopes[h] * (r.abs() if self.symmetric else -r).to(dtype)
 
     def extra_repr(self) -> str:
         return f"slopes={self.slopes}, symmetric={self.symmetric}"

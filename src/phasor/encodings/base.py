@@ -18,6 +18,7 @@ a key's.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,13 @@ class Encoding(nn.Module):
         """The term added to ``scale * q k^T``, broadcastable to ``[B, H, Q, K]``, float32 or float64; None if none."""
         return None
 
+    def by_distance(self, r: Tensor, latest: int, dtype: torch.dtype) -> Tensor | None:
+        """`bias` of ``r = n - m`` alone, ``[H, L]`` of int64 ``[L]``, for queries up to position ``latest``; else None.
+
+        Where tokens are numbered one by one, attention reads all pairs from that row.
+        """
+        return None
+
     @property
     def gated(self) -> bool:
         """Whether it has gates, so that attention needs the hidden states."""
@@ -119,6 +127,13 @@ class Encoding(nn.Module):
     def default_scale(self, head_dim: int) -> float:
         """What ``scale=None`` means, ``1 / sqrt(head_dim)``; raises ``ValueError`` where that would be a guess."""
         return head_dim**-0.5
+
+    def extra_repr(self) -> str:
+        """The spec, and the arguments that it was made with and keeps under their names."""
+        kept = {name: vars(self).get(name) for name in ("spec", *signature(type(self)).parameters)}
+        return ", ".join(
+            f"{name}={value}" for name, value in kept.items() if value is not None and not isinstance(value, Tensor)
+        )
 
 
 def distances(q_positions: Tensor, k_positions: Tensor) -> Tensor:

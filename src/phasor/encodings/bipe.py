@@ -59,6 +59,11 @@ class BiPE(Encoding):
             raise ValueError(
                 f"between must be a Rotary or an ALiBi, as BiPE was published, got {type(between).__name__}"
             )
+        if between.window is not None:
+            raise ValueError(
+                f"between must have no window, as positions leap from segment to segment, got {between.window}; "
+                "hide keys with attn_mask"
+            )
         self.places, self.between, self.step = Learned(num_places, dim), between, step
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

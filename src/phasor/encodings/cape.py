@@ -68,12 +68,6 @@ class CAPE(Encoding):
         angles = positions.unsqueeze(-1) * (self.frequency_scale * 10_000.0 ** (-i / self.dim))
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
-    def extra_repr(self) -> str:
-        return (
-            f"dim={self.dim}, global_shift={self.global_shift:g}, local_shift={self.local_shift:g}, "
-            f"stretch={self.stretch:g}"
-        )
-
 
 class CAPE2d(CAPE):
     """CAPE for images: ``[cos(pi w_c . p) | sin(pi w_c . p)]``, p the coordinates ``[2, (B,) S]``, from -1 to 1.

@@ -18,8 +18,9 @@ class DeBERTa(Encoding):
     Kr and Qr are ``key`` and ``query`` of the rows of ``table`` ``[2 span, dim]``. In the models one table serves all
     layers, and v2 and v3 take the projections of the tokens (``share_att_key``): assign theirs to ``key`` and
     ``query``, and to ``table`` theirs behind its LayerNorm. With ``max_position`` the distance goes through v2's
-    logarithmic buckets first (span 256, max_position 512 in the released models), cut off at ``max_position - 1`` as in
-    the authors' code; transformers does not cut, so that keys farther ahead have row 0 there and row 1 here.
+    logarithmic buckets first (span 256, max_position 512 in the released models). Beyond, keys ahead have row 0, as in
+    transformers, which training on 512 tokens has never reached; with ``cut=True`` the distance stays at
+    ``max_position - 1`` and they have row 1, as in the authors' code.
 
     The paper indexes Qr with ``delta(j, i)``; its authors' code and transformers, and so all trained models, with
     ``delta(i, j)`` as above. ``paper=True`` is the paper's. It is made for ``causal=False``; each row needs only its
@@ -33,14 +34,16 @@ class DeBERTa(Encoding):
 
     def __init__(
         self, num_heads: int, head_dim: int, dim: int, span: int, *, max_position: int | None = None,
-        paper: bool = False,
+        cut: bool = False, paper: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         for name, value in (("num_heads", num_heads), ("head_dim", head_dim), ("dim", dim), ("span", span)):
             whole(name, value)
+        flag("cut", cut)
         flag("paper", paper)
         self.num_heads, self.head_dim, self.span, self.paper = num_heads, head_dim, span, paper
-        self.buckets = None if max_position is None else log_buckets(span, max_position)
+        self.max_position = max_position
+        self.buckets = None if max_position is None else log_buckets(span, max_position, cut)
         self.table = nn.Embedding(2 * span, dim)
         self.key, self.query = (nn.Linear(dim, num_heads * head_dim) for _ in range(2))
         self.reset_parameters()
@@ -76,19 +79,23 @@ class DeBERTa(Encoding):
             apart = table[apart.abs().clamp(max=last)] * apart.sign()
         return (apart + self.span).clamp(0, 2 * self.span - 1)
 
-    def extra_repr(self) -> str:
-        return f"span={self.span}, max_position={self.buckets and len(self.buckets)}, paper={self.paper}"
 
-
-def log_buckets(span: int, max_position: int) -> tuple[int, ...]:
-    """v2's bucket of each distance from 0 to ``max_position - 1``: itself up to ``span // 2``, then logarithmic.
+def log_buckets(span: int, max_position: int, cut: bool = False) -> tuple[int, ...]:
+    """v2's bucket of each distance from 0: itself up to ``span // 2``, then logarithmic; farther ones have the last.
 
     >>> log_buckets(8, 16)
-    (0, 1, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 7, 7)
+    (0, 1, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 7, 7, 8)
+    >>> log_buckets(8, 16, cut=True)[-1]
+    7
     """
     middle = span // 2
     whole("max_position", max_position, at_least=middle + 2)
     whole("span", span, at_least=2)
-    spread = log((max_position - 1) / middle)
-    far = (middle + ceil(log(r / middle) / spread * (middle - 1)) for r in range(middle + 1, max_position))
-    return (*range(middle + 1), *far)
+    spread, last = log((max_position - 1) / middle), max_position - 1
+
+    def bucket(r: int) -> int:
+        return r if r <= middle else middle + ceil(log(r / middle) / spread * (middle - 1))
+
+    while not cut and middle > 1 and bucket(last) < span:  # which clips to the last row on one side, and row 0
+        last += 1
+    return tuple(bucket(r) for r in range(last + 1))

@@ -3,11 +3,11 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from ..support.checks import number, whole
-from .additive import Additive, Term
-from .base import check_heads, wide
+from ..support.tracing import readable
+from .base import Encoding, ScoreMod, check_heads, wide
 
 
-class FIRE(Additive):
+class FIRE(Encoding):
     """A small network of the distance as a share of the query's position, on a logarithmic scale.
 
     ::
@@ -51,30 +51,42 @@ class FIRE(Additive):
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
 
+    def by_distance(self, r: Tensor, latest: int, dtype: torch.dtype) -> Tensor | None:
+        """Up to position L all queries have one divisor."""
+        if not readable(self.L_multiplier) or latest >= self._least(dtype).item():
+            return None
+        return self._network(self._shares(torch.zeros_like(r), r, dtype))
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
-        """`term` of all pairs, the units of the network as one matrix: ten times as fast as one by one."""
         check_heads(self, self.num_heads, q)
-        dtype = wide(q.dtype)
-        x = self._shares(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2), dtype).unsqueeze(-1)
-        w1, b1, w2, b2 = (p.to(dtype) for p in self.mlp.parameters())
-        return linear(linear(x, w1, b1).relu(), w2, b2).movedim(-1, -3)
+        return self._network(self._shares(q_positions.unsqueeze(-1), k_positions.unsqueeze(-2), wide(q.dtype)))
 
-    def term(self, dtype: torch.dtype) -> Term:
-        w1, b1, w2, b2 = (p.to(dtype) for p in self.mlp.parameters())
+    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+        """`bias`, unit by unit."""
+        dtype = wide(self.c.dtype)
+        w1, b1, w2, b2 = self._weights(dtype)
 
-        def network(h: Tensor, m: Tensor, n: Tensor) -> Tensor:
-            x, out = self._shares(m, n, dtype), b2[h]
-            for i in range(len(b1)):
-                out = out + w2[h, i] * (w1[i, 0] * x + b1[i]).relu()
-            return out
+        def network(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            x, out = self._shares(q_positions[b, i], k_positions[b, j], dtype), b2[h]
+            for unit in range(len(b1)):
+                out = out + w2[h, unit] * (w1[unit, 0] * x + b1[unit]).relu()
+            return score + out
 
         return network
 
+    def _network(self, x: Tensor) -> Tensor:
+        """f of shares ``[..., Q, K]`` or ``[L]``, all units at once: ``[..., H, Q, K]`` or ``[H, L]``."""
+        w1, b1, w2, b2 = self._weights(x.dtype)
+        return linear(linear(x.unsqueeze(-1), w1, b1).relu(), w2, b2).movedim(-1, max(-3, -1 - x.ndim))
+
+    def _weights(self, dtype: torch.dtype) -> list[Tensor]:
+        return [p.to(dtype) for p in self.mlp.parameters()]
+
+    def _least(self, dtype: torch.dtype) -> Tensor:
+        return (self.init_L * self.L_multiplier).abs().to(dtype)
+
     def _shares(self, m: Tensor, n: Tensor, dtype: torch.dtype) -> Tensor:
         """``psi(m - n) / psi(max(L, m))``."""
-        c, least = self.c.abs().to(dtype), (self.init_L * self.L_multiplier).abs().to(dtype)
-        far = torch.log1p(c * torch.maximum(m.to(dtype), least))
+        c = self.c.abs().to(dtype)
+        far = torch.log1p(c * torch.maximum(m.to(dtype), self._least(dtype)))
         return torch.log1p(c * (m - n).abs().to(dtype)) / (far + 1e-6)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, init_L={self.init_L:g}"

@@ -80,6 +80,3 @@ class FLOATER(Encoding):
             return w2[:, :-1] @ inner.relu() + w2[:, -1] * t + b2
 
         return h
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, dt={self.dt:g}, steps={self.steps}"

@@ -61,9 +61,6 @@ class Grouped(Encoding):
             apart = torch.where(part.where(m, n), part.q_at(m) - part.k_at(n), apart)
         return apart
 
-    def extra_repr(self) -> str:
-        return str(self.spec)
-
 
 class SelfExtend(Grouped):
     """Keys nearer than ``window`` stand where they are; farther ones in groups of ``group`` positions.

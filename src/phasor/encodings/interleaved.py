@@ -17,9 +17,6 @@ class WindowedRotary(Rotary):
         whole("window", window)
         self.window = window
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, window={self.window}"
-
 
 def interleaved_nope(layers: int, spec: RotarySpec, *, window: int, every: int = 4) -> tuple[Encoding, ...]:
     """The encoding of each layer: rotary in a window, and in every ``every``-th layer no position and the whole past.

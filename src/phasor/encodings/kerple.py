@@ -2,12 +2,12 @@ import torch
 from torch import Tensor, nn
 
 from ..support.checks import whole
-from .additive import Additive, Term
+from .by_distance import ByDistance, Term
 
 LEAST = 0.01  # the authors clamp both parameters to it
 
 
-class KerpleLog(Additive):
+class KerpleLog(ByDistance):
     """A penalty that grows with the logarithm of distance: ``bias = -r1_h log(1 + r2_h |m - n|)``.
 
     Both parameters are one per head and positive: a value below 0.01 counts as 0.01, and still has its gradient. (The
@@ -35,12 +35,9 @@ class KerpleLog(Additive):
         nn.init.uniform_(self.r1, 0, 2)
         nn.init.uniform_(self.r2, 0, 1)
 
-    def term(self, dtype: torch.dtype) -> Term:
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
         r1, r2 = _inside(self.r1, dtype), _inside(self.r2, dtype)
-        return lambda h, m, n: -r1[h] * torch.log1p(r2[h] * (m - n).abs().to(dtype))
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}"
+        return lambda h, r: -r1[h] * torch.log1p(r2[h] * r.abs().to(dtype))
 
 
 class KerplePower(KerpleLog):
@@ -62,11 +59,11 @@ class KerplePower(KerpleLog):
         nn.init.uniform_(self.r1, 0, 1)
         nn.init.uniform_(self.r2, 0, 2)
 
-    def term(self, dtype: torch.dtype) -> Term:
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
         r1, r2 = _inside(self.r1, dtype), _inside(self.r2, dtype, most=2.0)
 
-        def power(h: Tensor, m: Tensor, n: Tensor) -> Tensor:
-            distance = (m - n).abs()  # none has the power 0, whose second derivative would be NaN
+        def power(h: Tensor, r: Tensor) -> Tensor:
+            distance = r.abs()  # none has the power 0, whose second derivative would be NaN
             return -r1[h] * distance.clamp(min=1).to(dtype) ** r2[h] * (distance > 0)
 
         return power

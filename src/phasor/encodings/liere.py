@@ -61,6 +61,3 @@ class LieRE(ByCoordinates):
         upper = self.generators.double().triu(1)
         skew = upper - upper.transpose(-1, -2)
         return torch.linalg.matrix_exp(torch.einsum("a...s,hacij->...hscij", coordinates.double(), skew)).to(dtype)
-
-    def extra_repr(self) -> str:
-        return f"axes={self.axes}, block={self.block}, num_heads={self.num_heads}"

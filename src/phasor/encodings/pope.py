@@ -66,9 +66,6 @@ class PoPE(Encoding):
         cos, sin = waves(positions, self._steps, dtype)
         return cos.unsqueeze(-3), sin.unsqueeze(-3)
 
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, base={self.base:g}"
-
 
 def _polar(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     size = softplus(x.to(cos.dtype))

@@ -40,6 +40,3 @@ class RoPEMixed(ByCoordinates):
 
     def turn(self, x: Tensor, coordinates: Tensor) -> Tensor:
         return apply_rotary(x, own_rotation(coordinates, self.frequencies.transpose(0, 1), x.dtype))
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, base={self.base:g}"

@@ -58,6 +58,3 @@ class Rotary(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         return self(q, k, q_positions, k_positions=None if k_positions is q_positions else k_positions)
-
-    def extra_repr(self) -> str:
-        return f"{self.spec}" + (f", seq_len={self.seq_len}" if self.seq_len is not None else "")

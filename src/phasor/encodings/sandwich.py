@@ -1,16 +1,15 @@
 from decimal import Decimal
 
 import torch
-from torch import Tensor
 
 from ..rotary.fixed_point import steps
 from ..rotary.frequencies import inverse_frequencies
 from ..support.checks import number, whole
-from .additive import Tabled
+from .by_distance import ByDistance, Term
 from .sinusoidal import waves
 
 
-class Sandwich(Tabled):
+class Sandwich(ByDistance):
     """The product of two sinusoidal vectors as a bias that falls with distance, without parameters.
 
     ::
@@ -21,7 +20,7 @@ class Sandwich(Tabled):
     listing (and in attention-gym). The logits differ, so a checkpoint needs the one it was trained with. NeMo
     subtracts ``dim / 2`` inside the sum, which softmax does not see. ``dim`` is not the width of a head.
 
-    The sum is a product of sines and cosines of m and of n, whose phases are exact at any position.
+    The phases are exact at any distance.
 
     Source: Chi et al. 2022, arXiv:2212.10356, section 4.
 
@@ -44,11 +43,5 @@ class Sandwich(Tabled):
         ladder = [*inverse_frequencies(Decimal(base), dim), 1 / Decimal(base)]
         self._steps = steps(ladder[first : first + dim // 2])
 
-    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
-        """The sums by ``cos(m - n) = cos m cos n + sin m sin n``, times what each head has."""
-        m, n = (torch.cat(waves(at, self._steps, dtype), -1) for at in (q_positions, k_positions))
-        heads = torch.arange(1, self.num_heads + 1, dtype=dtype, device=m.device).view(-1, 1, 1)
-        return self.num_heads / (8 * heads) * (m @ n.transpose(-1, -2)).unsqueeze(-3)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, dim={self.dim}, base={self.base:g}, first={self.first}"
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
+        return lambda h, r: self.num_heads / (8 * (h + 1)).to(dtype) * waves(r, self._steps, dtype)[0].sum(-1)

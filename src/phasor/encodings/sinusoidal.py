@@ -106,9 +106,6 @@ class Sinusoidal(Encoding):
         )
         return (x + table).to(x.dtype)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, base={self.base:g}, layout={self.layout!r}, endpoint={self.endpoint}"
-
 
 def _check(dim: int, base: float, layout: str, endpoint: bool) -> None:
     least = 4 if endpoint else 2

@@ -44,6 +44,3 @@ class StickBreaking(Encoding):
         if not self.remainder:
             return weights
         return weights + (own & tokens.visible) * left[..., :1].exp()
-
-    def extra_repr(self) -> str:
-        return f"attend_current={self.attend_current}, remainder={self.remainder}"

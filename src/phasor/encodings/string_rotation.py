@@ -57,9 +57,6 @@ class StringCayley(ByCoordinates):
         in_planes = x.to(p.dtype) @ p  # P^T x, for rows
         return apply_rotary(in_planes, own_rotation(coordinates, self.frequencies, p.dtype)).to(x.dtype)
 
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, axes={self.axes}, base={self.base:g}"
-
 
 class StringCirculant(ByCoordinates):
     """``R(p) = exp(sum_a p_a (C_a - C_a^T))``, with C_a circulant: a turn of every frequency across the channels.
@@ -98,6 +95,3 @@ class StringCirculant(ByCoordinates):
             return x
         unit = torch.complex(angles.cos().to(dtype), angles.sin().to(dtype))
         return torch.fft.irfft(torch.fft.rfft(x.to(dtype)) * unit, n=width).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, axes={self.axes}"

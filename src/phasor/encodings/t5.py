@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..support.checks import whole
 from ..support.tracing import constant
-from .base import Encoding, ScoreMod, check_heads, distances, wide
+from .by_distance import ByDistance, Term
 
 
 def t5_bucket(relative: Tensor, *, bidirectional: bool, num_buckets: int = 32, max_distance: int = 128) -> Tensor:
@@ -26,7 +26,7 @@ def t5_bucket(relative: Tensor, *, bidirectional: bool, num_buckets: int = 32, m
     return _bucket(relative, bidirectional, num_buckets, _bounds(bidirectional, num_buckets, max_distance))
 
 
-class T5Bias(Encoding):
+class T5Bias(ByDistance):
     """A learned logit per head and bucket of distance: ``bias = table[bucket(n - m)]_h``, not scaled.
 
     ``table.weight`` is ``[num_buckets, num_heads]``, the layout of ``relative_attention_bias`` in T5 checkpoints, where
@@ -49,6 +49,7 @@ class T5Bias(Encoding):
         self.num_heads, self.bidirectional = num_heads, bidirectional
         self.num_buckets, self.max_distance = num_buckets, max_distance
         self._bounds = _bounds(bidirectional, num_buckets, max_distance)
+        self.farthest = self._bounds[-1]
         self.table = nn.Embedding(num_buckets, num_heads)
         self.reset_parameters()
 
@@ -56,36 +57,15 @@ class T5Bias(Encoding):
         """Normal with deviation 0.02."""
         nn.init.normal_(self.table.weight, std=0.02)
 
-    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
-        check_heads(self, self.num_heads, q)
-        profile, reach = self._profile(q.device)
-        index = (-distances(q_positions, k_positions)).clamp(-reach, reach) + reach
-        by_head = profile.T.to(wide(q.dtype)).contiguous().index_select(1, index.flatten())
-        return torch.unflatten(by_head, 1, index.shape).movedim(0, -3)
-
-    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
-        profile, reach = self._profile(q_positions.device)
-
-        def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            index = (k_positions[b, j] - q_positions[b, i]).clamp(-reach, reach) + reach
-            return score + profile[index, h]
-
-        return add_bias
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
+        logits = self.table.weight.to(dtype)
+        return lambda h, r: logits[_bucket(r, self.bidirectional, self.num_buckets, self._bounds), h]
 
     def default_scale(self, head_dim: int) -> float:
         raise ValueError(
             "scale must be given with T5Bias: T5 checkpoints use scale=1.0, other models with this bias "
             f"scale=1/sqrt(head_dim)={head_dim**-0.5:g}; got scale=None"
         )
-
-    def _profile(self, device: torch.device) -> tuple[Tensor, int]:
-        """Logits ``[2 reach + 1, H]`` of ``n - m`` from ``-reach`` to ``reach``; further out nothing changes."""
-        reach = self._bounds[-1]
-        relative = torch.arange(-reach, reach + 1, device=device)
-        return self.table(_bucket(relative, self.bidirectional, self.num_buckets, self._bounds)), reach
-
-    def extra_repr(self) -> str:
-        return f"bidirectional={self.bidirectional}, max_distance={self.max_distance}"
 
 
 def _bucket(relative: Tensor, bidirectional: bool, num_buckets: int, bounds: tuple[int, ...]) -> Tensor:

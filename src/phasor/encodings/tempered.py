@@ -42,6 +42,3 @@ class Tempered(Encoding):
         if self.scheme is not None:
             factor = factor * self.scheme.at(q_positions).unsqueeze(-1).unsqueeze(-3)
         return (q * factor).to(q.dtype), k
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, scheme={self.scheme}"

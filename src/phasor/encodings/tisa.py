@@ -2,10 +2,10 @@ import torch
 from torch import Tensor, nn
 
 from ..support.checks import whole
-from .additive import Additive, Term
+from .by_distance import ByDistance, Term
 
 
-class TISA(Additive):
+class TISA(ByDistance):
     """A sum of bells over the offset of the key: ``bias = sum_s a_sh exp(-|b_sh| (n - m - c_sh)^2)``.
 
     ``amplitudes`` a, ``sharpness`` b and ``offsets`` c are ``[kernels, num_heads]``. Keys on both sides.
@@ -40,15 +40,11 @@ class TISA(Additive):
         nn.init.normal_(self.amplitudes, 0.1, 0.01)
         nn.init.normal_(self.sharpness, 0.1, 0.01)
 
-    def term(self, dtype: torch.dtype) -> Term:
+    def term(self, dtype: torch.dtype, device: torch.device) -> Term:
         a, b, c = (p.to(dtype) for p in (self.amplitudes, self.sharpness.abs(), self.offsets))
 
-        def bells(h: Tensor, m: Tensor, n: Tensor) -> Tensor:
-            at = (n - m).to(dtype)
-            first, *others = (a[s, h] * torch.exp(-b[s, h] * (at - c[s, h]).square()) for s in range(len(a)))
+        def bells(h: Tensor, r: Tensor) -> Tensor:
+            first, *others = (a[s, h] * torch.exp(-b[s, h] * (r.to(dtype) - c[s, h]).square()) for s in range(len(a)))
             return sum(others, first)
 
         return bells
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, kernels={len(self.amplitudes)}"

@@ -64,9 +64,6 @@ class TransformerXL(Encoding):
         r = sinusoids(positions, self.r_proj.in_features, base=self.base, layout="sin_cos", dtype=dtype)
         return r if positions.ndim == 1 else r.unsqueeze(1)
 
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, head_dim={self.head_dim}, base={self.base:g}"
-
 
 def _rotate(a: Tensor, r_m: Tensor) -> Tensor:
     """``a'`` with ``a' . r_n = a . r_{m-n}``, from ``sin(m - n) = sin m cos n - cos m sin n`` and its cosine."""

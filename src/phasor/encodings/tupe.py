@@ -1,17 +1,18 @@
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 
 from ..support.checks import flag, whole
-from .additive import Tabled
-from .base import distances
+from .base import Encoding, ScoreMod, check_heads, wide
 from .learned import Learned, check_inside
 from .t5 import t5_bucket
 
-BUCKETS = 32  # of T5, for distances up to 128
+BUCKETS, FARTHEST = 32, 128  # T5's
 
 
-class TUPE(Tabled):
+class TUPE(Encoding):
     """Positions meet positions, apart from the content: projected position vectors of their own, shared by all layers.
 
     ::
@@ -65,34 +66,56 @@ class TUPE(Tabled):
         """``1 / sqrt(2 head_dim)``: content and position are two terms of one sum."""
         return (2 * head_dim) ** -0.5
 
-    def table(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> Tensor:
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, scale: float) -> Tensor:
+        check_heads(self, self.num_heads, q)
+        dtype = wide(q.dtype)
+        of_q, of_k = self._vectors(q_positions, k_positions, dtype)
+        heads = torch.arange(self.num_heads, device=q.device).view(-1, 1, 1)
+        m, n = q_positions.unsqueeze(-1).unsqueeze(-3), k_positions.unsqueeze(-2).unsqueeze(-3)
+        return self._finished(dtype, q.device)(of_q @ of_k.mT * self.default_scale(of_q.shape[-1]), heads, m, n)
+
+    def score_mod(self, q_positions: Tensor, k_positions: Tensor) -> ScoreMod:
+        """`bias`, channel by channel."""
+        dtype = wide(self.vectors.table.weight.dtype)
+        of_q, of_k = self._vectors(q_positions, k_positions, dtype)
+        finished = self._finished(dtype, q_positions.device)
+
+        def add(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            first, *others = (of_q[b, h, i, c] * of_k[b, h, j, c] for c in range(of_q.shape[-1]))
+            product = sum(others, first) * self.default_scale(of_q.shape[-1])
+            return score + finished(product, h, q_positions[b, i], k_positions[b, j])
+
+        return add
+
+    def _finished(self, dtype: torch.dtype, device: torch.device) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """What makes products of heads h at ``(m, n)`` the bias: [CLS] apart, and the distance."""
+        scalars = torch.arange(2, device=device)
+        to_q, to_k = (self._projected(proj, scalars, dtype) for proj in (self.q_proj, self.k_proj))
+        row, column = ((to_q * to_k).sum(-1) * self.default_scale(to_q.shape[-1])).unbind(-1)
+        reach = torch.arange(-FARTHEST, FARTHEST + 1, device=device)
+        buckets = t5_bucket(reach, bidirectional=True, num_buckets=BUCKETS, max_distance=FARTHEST)
+
+        def finished(product: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+            bucket = buckets[(n - m).clamp(-FARTHEST, FARTHEST) + FARTHEST]
+            if self.cls:
+                product = torch.where(m == 0, row[h], torch.where(n == 0, column[h], product))
+                bucket = torch.where(m == 0, BUCKETS // 2, torch.where(n == 0, BUCKETS, bucket))
+            return product if self.relative is None else product + self.relative.weight.to(dtype)[bucket, h]
+
+        return finished
+
+    def _vectors(self, q_positions: Tensor, k_positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The position vectors as queries and as keys, ``[(B,) H, S, head_dim]``."""
         for at in (q_positions, k_positions):  # before -1 becomes the row of a scalar
             check_inside(at, self.vectors.table.num_embeddings - 1)
-        bias = self._product(q_positions + 1, k_positions + 1, dtype)
-        queries, keys = (q_positions == 0).unsqueeze(-1), (k_positions == 0).unsqueeze(-2)  # that are [CLS]
-        if self.cls:
-            ends = torch.arange(2, device=q_positions.device)
-            row, column = self._product(ends, ends, dtype).diagonal(dim1=-2, dim2=-1).unbind(-1)
-            bias = torch.where(keys.unsqueeze(-3), column.view(-1, 1, 1), bias)
-            bias = torch.where(queries.unsqueeze(-3), row.view(-1, 1, 1), bias)
-        if self.relative is not None:
-            bucket = t5_bucket(-distances(q_positions, k_positions), bidirectional=True, num_buckets=BUCKETS)
-            if self.cls:
-                bucket = bucket.masked_fill(keys, BUCKETS).masked_fill(queries, BUCKETS // 2)
-            bias = bias + self.relative(bucket).movedim(-1, -3).to(dtype)
-        return bias
-
-    def _product(self, q_rows: Tensor, k_rows: Tensor, dtype: torch.dtype) -> Tensor:
-        q, k = self._projected(self.q_proj, q_rows, dtype), self._projected(self.k_proj, k_rows, dtype)
-        return q @ k.transpose(-1, -2) * self.default_scale(q.shape[-1])
+        return self._projected(self.q_proj, q_positions + 1, dtype), self._projected(
+            self.k_proj, k_positions + 1, dtype
+        )
 
     def _projected(self, proj: nn.Linear, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """The position vectors of these rows as one projection has them, ``[(B,) H, S, head_dim]``."""
+        """These rows of the table as one projection has them."""
         nothing, norm = torch.zeros((), dtype=dtype, device=rows.device), self.norm
         vectors = self.vectors.embed(nothing, rows)
         vectors = layer_norm(vectors, norm.normalized_shape, norm.weight.to(dtype), norm.bias.to(dtype), norm.eps)
         projected = linear(vectors, proj.weight.to(dtype), proj.bias.to(dtype))
         return torch.unflatten(projected, -1, (self.num_heads, -1)).transpose(-2, -3)
-
-    def extra_repr(self) -> str:
-        return f"num_heads={self.num_heads}, cls={self.cls}"

@@ -80,6 +80,3 @@ class XPos(Encoding):
                 f"{name} must lie within {reach} of origin={self.origin} in {dtype}, got {low} to {high}; "
                 "give XPos(origin=) a position amidst all tokens that meet, or a larger scale_base"
             )
-
-    def extra_repr(self) -> str:
-        return f"{self.spec}, scale_base={self.scale_base:g}, gamma={self.gamma:g}, origin={self.origin}"

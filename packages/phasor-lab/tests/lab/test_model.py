@@ -41,6 +41,17 @@ def test_only_an_encoding_lets_the_first_layer_tell_orders_apart(encoding):
     assert (difference < 1e-14) if encoding in ORDERLESS else (difference > 1e-10)
 
 
+@pytest.mark.parametrize("encoding", ["sinusoidal", "cape"])
+@torch.no_grad()
+def test_sines_do_not_drown_the_bytes(encoding):
+    """Bytes of deviation 0.02 times the root of the width (Vaswani et al. 2017, section 3.4; CAPE's is the same)."""
+    seen, made = [], model(encoding, dim=256)
+    made.layers[0].register_forward_pre_hook(lambda layer, given: seen.append(given[0]))
+    made(torch.tensor([[5], [9]]))
+    bytes_apart = made.embed_tokens.weight[[5, 9]].diff(dim=0) * 16
+    torch.testing.assert_close(seen[0][:, 0].diff(dim=0), bytes_apart)
+
+
 def test_every_encoding_starts_from_the_same_weights():
     common = model("none").state_dict()
     for encoding in ENCODINGS:

@@ -49,6 +49,15 @@ def test_training_learns(config, text, tmp_path):
     assert curve[-1] < math.log(len(set(text.train.tolist())))  # at least which bytes there are
 
 
+def test_what_an_encoding_draws_is_a_function_of_seed_and_step(config, text, tmp_path):
+    model = {**config.model.to_dict(), "encoding": "cape"}
+    drawn = RunConfig.from_dict({**config.to_dict(), "model": model, "tokens": 3 * 8 * 16})
+    for name in "ab":
+        train(drawn, tmp_path / name, text)
+        torch.rand(1)  # of which it is none
+    assert_same_weights(tmp_path / "a", tmp_path / "b")
+
+
 def test_a_finished_run_is_left_as_it_is(config, text, tmp_path):
     first = train(config, tmp_path, text, about={"command": "first"})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

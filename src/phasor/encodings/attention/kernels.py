@@ -93,10 +93,50 @@ def _sdpa(
         return attend(q, k, v, mask, gates)
     first = mask.part(slice(0, 1), slice(None))
     if mask.window or _bias(q[:, :, :1], k, encoding, _tokens(first, gates), first.added, scale) is not None:
+        along = _along_distances(q, encoding, mask, scale)
+        if along is not None:
+            return _by_rows(along, q, k, v, mask, gates, False)
         return _by_rows(attend, q, k, v, mask, gates, encoding.whole_only)
     if mask.is_lower_triangle():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=grouped)
     return attend(q, k, v, mask, gates)
+
+
+def _along_distances(q: Tensor, encoding: Encoding, mask: Mask, scale: float) -> Callable[..., Tensor] | None:
+    """Attention that forms a bias for each distance only; None where the bias, or what is visible, goes by more.
+
+    Pairs of one distance share a number of one row. With the queries backwards, the pairs of the next query begin one
+    number further on, so that the row itself can be read as the bias of them all.
+    """
+    own = _owner(encoding, "by_distance")
+    if not all(issubclass(own, _owner(encoding, name)) for name in ("bias", "content_bias")) or not mask.counts():
+        return None  # a subclass that overrides its bias has inherited another one's row
+    m, n = mask.q_positions[0], mask.k_positions[0]
+    low, high = int(n[0] - m[-1]), int(n[-1] - m[0])
+    r = torch.arange(low, high + 1, device=m.device)
+    with exactly(q):
+        row = encoding.by_distance(r, int(m[-1]), wide(q.dtype))
+    if row is None:
+        return None
+    if mask.causal:
+        row = row.masked_fill(r > 0, -torch.inf)
+    if mask.window is not None:
+        row = row.masked_fill(r <= -mask.window, -torch.inf)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, gates: Tensor | None) -> Tensor:
+        begin = int(mask.k_positions[0, 0] - mask.q_positions[0, -1]) - low
+        keys = k.shape[-2]
+        bias = row[None, :, begin : begin + q.shape[-2] + keys - 1].unfold(-1, keys, 1)
+        grouped = q.shape[1] != k.shape[1]
+        backwards = F.scaled_dot_product_attention(q.flip(-2), k, v, bias, scale=scale, enable_gqa=grouped)
+        return backwards.flip(-2)
+
+    return attend
+
+
+def _owner(encoding: Encoding, name: str) -> type:
+    """The class that defines what the encoding has of this name."""
+    return next(kind for kind in type(encoding).__mro__ if name in vars(kind))
 
 
 def _bias(

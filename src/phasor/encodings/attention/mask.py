@@ -97,6 +97,19 @@ class Mask:
         rising = bool((self.q_positions.diff() > 0).all())
         return plain and rising and torch.equal(self.q_positions, self.k_positions)
 
+    def counts(self) -> bool:
+        """True if queries and keys are numbered one by one and every query's own key is there; no other rule hides any.
+
+        Reads values, so on a CPU only.
+        """
+        m, n = self.q_positions, self.k_positions
+        if not (m.is_cpu and readable(m) and readable(n) and m.numel() and n.numel()):
+            return False
+        plain = self.key_padding is None and self.q_documents is None and self.attn_mask is None
+        alike = len(m) == len(n) == 1 or bool((m == m[:1]).all() and (n == n[:1]).all())
+        by_one = bool((m.diff() == 1).all() and (n.diff() == 1).all())
+        return plain and alike and by_one and bool(n[0, 0] <= m[0, 0] and m[0, -1] <= n[0, -1])
+
     def seen_by(self, start: int, stop: int) -> slice:
         """The keys that some of the queries may see, where it `rises`."""
         return slice(0 if self.window is None else max(0, start + 1 - self.window), stop)

@@ -1,6 +1,7 @@
 """The encodings that the lab trains, by name; another package adds its own with one call."""
 
 from collections.abc import Callable, Sequence
+from math import gcd
 from typing import Any
 
 from phasor import Rotary, RotarySpec
@@ -9,6 +10,7 @@ from phasor.encodings import (
     DAPE,
     FIRE,
     TISA,
+    TUPE,
     ALiBi,
     CoPE,
     DAPEv2,
@@ -20,6 +22,7 @@ from phasor.encodings import (
     KerpleLog,
     KerplePower,
     Learned,
+    LieRE,
     NoPE,
     PaTH,
     PaTHFoX,
@@ -79,11 +82,13 @@ ENCODINGS: dict[str, Make] = {
     "fire": lambda c: FIRE(c.heads, init_L=c.length),
     "sandwich": lambda c: Sandwich(c.heads),
     "tisa": _each_layer(lambda c: TISA(c.heads)),
+    "tupe": lambda c: TUPE(c.heads, c.head_dim, c.length, relative=True, cls=False),
     "xpos": lambda c: XPos(_rotary(c)),
     "p_rope": lambda c: PRoPE(c.head_dim, 0.75, base=c.base),
     "hope": lambda c: HoPE(c.head_dim, c.length, base=c.base),
     "fope": _each_layer(lambda c: FoPE(c.heads, c.head_dim, c.length, base=c.base)),
     "pope": _each_layer(lambda c: PoPE(c.heads, c.head_dim, base=c.base)),
+    "liere": _each_layer(lambda c: LieRE(c.head_dim, block=gcd(8, c.head_dim), num_heads=c.heads)),
     "string_cayley": _each_layer(lambda c: StringCayley(c.heads, c.head_dim, axes=1, base=c.base)),
     "string_circulant": _each_layer(lambda c: StringCirculant(c.heads, c.head_dim, axes=1)),
     "cape": lambda c: CAPE(c.dim, global_shift=c.length / 2, local_shift=0.5, stretch=1.1),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from phasor import RotarySpec, Rotation, apply_rotary_qk
-from phasor.encodings import Encoding, Sinusoidal, T5Bias
+from phasor.encodings import CAPE, Encoding, Sinusoidal, T5Bias
 from phasor.encodings.attention import attention
 from phasor.support.checks import flag, number, one_of, whole
 
@@ -121,8 +121,8 @@ class Decoder(nn.Module):
         positions = part.positions
         x = self.embed_tokens(ids)
         first = self.encodings[0]
-        if isinstance(first, Sinusoidal):
-            x = x * self.config.dim**0.5  # Vaswani et al. 2017, section 3.4: else the sines drown the bytes
+        if isinstance(first, Sinusoidal | CAPE):
+            x = x * self.config.dim**0.5  # section 3.4 of Vaswani et al. 2017, as CAPE: else the sines drown the bytes
         assert isinstance(first, Encoding)
         x = first.embed(x, positions)
         rotation = rotary or self.config.rotary_spec

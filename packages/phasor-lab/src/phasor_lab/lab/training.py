@@ -47,7 +47,9 @@ class DecoderTraining:
         step = len(self.losses)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = learning_rate(self.config, step)
-        loss = self.gradients(step)
+        with torch.random.fork_rng(devices=[]):  # what CAPE draws is a function of seed and step, as the batch
+            torch.manual_seed(self.config.seed * 2**32 + step)
+            loss = self.gradients(step)
         self.clip()
         self.optimizer.step()
         self.optimizer.zero_grad()
