@@ -78,7 +78,8 @@ INLINE F NAME(round_f16)(F v) { return NAME(from_f16)(NAME(to_f16)(v)); }
 #undef U
 INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
   if (dtype == BF16)
-    for (int i = 0; i < 8; i++) v[i / 4][i % 4] = from_bf16(p[i]);
+    for (int i = 0; i < 8; i += 4)
+      v[i / 4] = (F){from_bf16(p[i]), from_bf16(p[i + 1]), from_bf16(p[i + 2]), from_bf16(p[i + 3])};
   else
     NAME(load_f16)(p, v, v + 1);
 }
