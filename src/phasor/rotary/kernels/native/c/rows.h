@@ -62,9 +62,9 @@ INLINE void NAME(parts)(Rows rows, int64_t per, int here, int dtype, int form, i
   const int64_t first = moves(form) && per >= wide ? wide * read : 0;
   Rows later = rows;
   if (here && moves(form) && per != wide && per != 8) { /* else vectors hold all of it in between */
-    later.x = kept - first;
+    later.x = kept;
     later.next_x = (2 * half + 63) / 64 * 64;
-    NAME(copy)(kept, later.next_x, rows.x + first, rows.next_x, 2 * half - first, rows.count);
+    NAME(copy)(kept + first, later.next_x, rows.x + first, rows.next_x, 2 * half - first, rows.count);
   }
   for (; moves(form) && j + wide <= per; j += wide)
     NAME(together)(FROM(j ? later : rows, j), half, (int)wide, dtype, form, rounded);
