@@ -156,6 +156,17 @@ class Work:
         return q.requires_grad_(self.case.gradient), k.requires_grad_(self.case.gradient)
 
 
+def limit(case: Case, dtype: str, clock: Callable[[], float]) -> float:
+    """Microseconds in which the bytes of q and k are read and written, by a copy into memory that exists; with
+    their gradients, twice. In place it may take less, as half the memory is touched.
+    """
+    batch, q_heads, k_heads, tokens, width = case.shape
+    x = torch.ones(batch * (q_heads + k_heads) * tokens * width, dtype=DTYPES[dtype])
+    y = x.clone()
+    copies = race({"copy": lambda: y.copy_(x)}, rounds=5, repeat=case.repeat, clock=clock)["copy"]
+    return statistics.median(copies) * 1e6 * (2 if case.gradient else 1)
+
+
 def rows(case: Case, dtype: str, layout: str, memory: str, threads: int, times: Times) -> list[Timing]:
     return [Timing(case.name, dtype, layout, memory, threads, **vars(one)) for one in case.ratios(case, dtype, times)]
 

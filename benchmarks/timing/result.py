@@ -1,6 +1,7 @@
 """What was measured: a row per number, a record per run, both as JSON, and rows as lines for a terminal."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,24 @@ def read(path: Path) -> Record:
         return Record(**data | {"rows": tuple(Timing.from_dict(row) for row in data["rows"])})
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise ValueError(f"{path} must be what benchmarks/bench.py --json writes, and is not: {error}") from error
+
+
+def worst_first(rows: Sequence[Timing], limits: Mapping[tuple[str, str], float]) -> list[str]:
+    """Lines of the rows that have a goal, those farthest beyond it first, and beside each the limit in microseconds of
+    its case and dtype, where it has one.
+
+    >>> row = Timing("given", "float32", "halves", "reused", 1, "phasor", "copy_", 9.0, 10.0, 0.9, None, "", None)
+    >>> worst_first([row], {})
+    []
+    """
+
+    def beyond(row: Timing) -> float:
+        assert row.goal is not None
+        return row.ratio / row.goal.bound if row.goal.rule == "at most" else row.goal.bound / row.ratio
+
+    judged = sorted((row for row in rows if row.goal is not None), key=beyond, reverse=True)
+    limit = {row: limits.get((row.case, row.dtype)) for row in judged}
+    return [line(row) + (f", limit {limit[row]:.1f} us" if limit[row] else "") for row in judged]
 
 
 def line(row: Timing) -> str:

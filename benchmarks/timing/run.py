@@ -23,8 +23,8 @@ from phasor.support.cores import cores
 
 from . import gpu
 from .cases import CASES
-from .measure import DTYPES, Case, Work, race, rows
-from .result import HEAD, Record, Timing, line
+from .measure import DTYPES, Case, Work, limit, race, rows
+from .result import HEAD, Record, Timing, line, worst_first
 from .ways import calls
 
 # By glibc's allocator: blocks over the first threshold are mapped anew each time, and the kernel of the system clears
@@ -84,6 +84,12 @@ def run(
         found += timings
         for row in timings:
             say(line(row))
+    if not clock:
+        rotating = [case for case in plan if case.measured == "phasor" and case.threads == 1 and not quick]
+        limits = {(case.name, d): limit(case, d, time.thread_time) for case in rotating for d in case.dtypes}
+        say("\nFarthest beyond its goal first, and the limit: a copy of as many bytes into memory that exists")
+        for text in worst_first(found, limits):
+            say(text)
     order = [case.name for case in plan]
     found.sort(key=lambda row: order.index(row.case))
     return Record(

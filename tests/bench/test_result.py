@@ -5,6 +5,7 @@ import json
 
 import pytest
 from timing import Goal, Record, Timing, read, write
+from timing.result import worst_first
 
 ROW = Timing(
     "prefill", "float32", "halves", "fresh", 1, "phasor", "clone", 21.5, 40.0, 0.5375, (0.5, 0.625), "quartiles",
@@ -55,3 +56,11 @@ def test_anything_else_is_refused(path, change):
     path.write_text(change(path.read_text()))
     with pytest.raises(ValueError, match=r"run\.json must be what benchmarks/bench.py --json writes, and is not"):
         read(path)
+
+
+def test_what_is_farthest_beyond_its_goal_comes_first_with_its_limit():
+    slow = dataclasses.replace(ROW, case="given", ratio=1.5)
+    peer = dataclasses.replace(ROW, case="peer", ratio=2.0, goal=Goal("at least", 6.0))  # three times, slow is twice
+    lines = worst_first([ROW, BARE, slow, peer], {("given", "float32"): 12.5})
+    assert [text.split()[0] for text in lines] == ["peer", "given", "prefill"]
+    assert [text.endswith(", limit 12.5 us") for text in lines] == [False, True, False]

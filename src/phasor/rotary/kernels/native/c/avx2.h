@@ -47,16 +47,6 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
   const __m256i less = _mm256_xor_si256(or_odd, _mm256_set1_epi16((short)0x8000)); /* for signed comparison */
   NAME(write)(p, _mm256_sub_epi16(stays, _mm256_cmpgt_epi16(less, _mm256_setzero_si256())), nt);
 }
-INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
-  *low = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16));
-  *high = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p + 8))), 16));
-}
-INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low,
-                                      F high) { /* packed lane by lane, and the lanes put in order */
-  const __m256i both =
-      _mm256_packus_epi32(_mm256_srli_epi32(NAME(biased)(low), 16), _mm256_srli_epi32(NAME(biased)(high), 16));
-  NAME(write)(p, _mm256_permute4x64_epi64(both, 0xd8), 0);
-}
 INLINE F NAME(round_bf16)(F v) {
   return _mm256_castsi256_ps(_mm256_and_si256(NAME(biased)(v), _mm256_set1_epi32((int)0xffff0000)));
 }

@@ -27,11 +27,11 @@ INLINE void NAME(write)(void *p, __m512i v, int nt) {
     _mm512_storeu_si512(p, v);
 }
 
-INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) {
-  const __m512i w = _mm512_loadu_si512(p);
+INLINE void NAME(widen_bf16)(__m512i w, F *even, F *odd) {
   *even = _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
   *odd = _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000)));
 }
+INLINE void NAME(load_bf16)(const uint16_t *p, F *even, F *odd) { NAME(widen_bf16)(_mm512_loadu_si512(p), even, odd); }
 INLINE __m512i NAME(biased)(F v) { /* its upper half is v rounded to nearest even */
   const __m512i u = _mm512_castps_si512(v), last = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   return _mm512_add_epi32(u, _mm512_add_epi32(last, _mm512_set1_epi32(0x7fff)));
@@ -42,17 +42,15 @@ INLINE __m512i NAME(nearest_bf16)(__m512i stays, __m512i goes) {
   const __mmask32 more = _mm512_cmpgt_epu16_mask(or_odd, _mm512_set1_epi16((short)0x8000));
   return _mm512_mask_add_epi16(stays, more, stays, _mm512_set1_epi16(1));
 }
-INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
+INLINE __m512i NAME(bf16)(F even, F odd) {
   const __m512i u = _mm512_castps_si512(even), v = _mm512_castps_si512(odd);
   const __m512i swap = _mm512_set4_epi32(0x0d0c0f0e, 0x09080b0a, 0x05040706, 0x01000302); /* the halves of 32 bits */
   const __m512i stays = _mm512_mask_shuffle_epi8(v, 0x3333333333333333, u, swap);
   const __m512i goes = _mm512_mask_shuffle_epi8(u, 0xcccccccccccccccc, v, swap);
-  NAME(write)(p, NAME(nearest_bf16)(stays, goes), nt);
+  return NAME(nearest_bf16)(stays, goes);
 }
-INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
-  *low = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16));
-  *high = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + 16))), 16));
-}
+INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) { NAME(write)(p, NAME(bf16)(even, odd), nt); }
+INLINE F NAME(from_bf16)(__m256i w) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(w), 16)); }
 /* 64 16-bit numbers: every second one, from the first or the next one on; and two times 32 of them, dealt in turns. */
 static const uint16_t NAME(EVEN)[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
                                         32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
@@ -66,9 +64,9 @@ INLINE __m512i NAME(in_turns)(__m512i u, __m512i v, int from) {
   const __m512i at = _mm512_add_epi16(_mm512_loadu_si512(NAME(TURNS)), _mm512_set1_epi16((short)from));
   return _mm512_permutex2var_epi16(u, at, v);
 }
-INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
+INLINE __m512i NAME(bf16_in_order)(F low, F high) {
   const __m512i u = _mm512_castps_si512(low), v = _mm512_castps_si512(high);
-  NAME(write)(p, NAME(nearest_bf16)(NAME(seconds)(u, v, 1), NAME(seconds)(u, v, 0)), 0);
+  return NAME(nearest_bf16)(NAME(seconds)(u, v, 1), NAME(seconds)(u, v, 0));
 }
 INLINE F NAME(round_bf16)(F v) {
   return _mm512_castsi512_ps(_mm512_and_si512(NAME(biased)(v), _mm512_set1_epi32((int)0xffff0000)));

@@ -9,9 +9,35 @@
 #define NOINLINE __attribute__((noinline))
 
 enum { PLAIN, APART, TWICE };                          /* the orders in which cos and sin are staged */
-enum { HALVES, NEIGHBOURS, TO_HALVES, TO_NEIGHBOURS }; /* the forms of a row; the last two are read in the other */
+enum { READ_PAIRS = 1, WRITE_PAIRS = 2 };              /* how pairs lie in a row: one beside the other, or in halves */
+enum { HALVES, TO_HALVES, TO_NEIGHBOURS, NEIGHBOURS };
 enum { AT_ONCE = 32 };                                 /* rows that are rotated part by part, in the first cache */
+enum { KEPT = 16 * MAX_PAIRS };                         /* bytes of rows that are read before they are written */
 enum { AHEAD = 2048 };                                 /* bytes by which streamed rows are fetched early */
+
+typedef struct { /* some rows, each with its own cos and sin if `next_table` is not 0 */
+  char *y;
+  const char *x;
+  const float *c, *s;
+  int64_t count, next_y, next_x, next_table;
+} Rows;
+/* Without the first ones; and from a channel on, by bytes and by angles. */
+INLINE Rows after(Rows of, int64_t rows) {
+  return (Rows){of.y + rows * of.next_y, of.x + rows * of.next_x, of.c + rows * of.next_table,
+                of.s + rows * of.next_table, of.count - rows, of.next_y, of.next_x, of.next_table};
+}
+INLINE Rows beside(Rows of, int64_t y, int64_t x, int64_t angles) {
+  return (Rows){of.y + y, of.x + x, of.c + angles, of.s + angles, of.count, of.next_y, of.next_x, of.next_table};
+}
+INLINE int moves(int form) { return form == TO_HALVES || form == TO_NEIGHBOURS; }
+/* Whether cos and sin are staged twice, for each member of a pair. */
+INLINE int are_doubled(int form, int dtype) { return form == NEIGHBOURS && dtype != BF16; }
+typedef struct { /* what vectors hold of some rows: of every one the same few pairs; the rows are `next` bytes apart */
+  const char *at;
+  char *to;
+  int each;
+  int64_t next;
+} Part;
 
 /* 2 pi / 2**64, and the polynomials of phasor.phase */
 #define RADIANS 3.4061215800304e-19f

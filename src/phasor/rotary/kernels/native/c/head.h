@@ -50,40 +50,26 @@ static NOINLINE float NAME(dot)(const float *a, const float *b, int64_t n) {
 
 /* One head as floats, and back, rounded to its dtype. */
 INLINE void NAME(get)(float *restrict to, const char *from, int64_t step, int64_t n, int dtype) {
-  enum { W = NAME(W) };
+  const int64_t size = dtype == F32 ? 4 : 2, wide = NAME(vectors)(dtype) * NAME(W);
   const uint16_t *x = (const uint16_t *)from;
   int64_t i = 0;
-  if (dtype == F32) {
-    for (; step == 1 && i + W <= n; i += W) NAME(store)(to + i, NAME(load)((const float *)from + i), 0);
-    for (; i < n; i++) to[i] = ((const float *)from)[i * step];
-    return;
+  for (; step == 1 && i + wide <= n; i += wide) {
+    F v[2] = {{0}};
+    NAME(get_values)((Part){.at = from + i * size, .each = (int)wide}, v, dtype);
+    for (int k = 0; k < NAME(vectors)(dtype); k++) NAME(store)(to + i + k * NAME(W), v[k], 0);
   }
-  for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
-    F low, high;
-    if (dtype == BF16)
-      NAME(load_bf16_in_order)(x + i, &low, &high);
-    else
-      NAME(load_f16)(x + i, &low, &high);
-    NAME(store)(to + i, low, 0);
-    NAME(store)(to + i + W, high, 0);
-  }
+  for (; i < n && dtype == F32; i++) to[i] = ((const float *)from)[i * step];
   for (; i < n; i++) to[i] = dtype == BF16 ? from_bf16(x[i * step]) : from_f16(x[i * step]);
 }
 INLINE void NAME(put)(char *to, int64_t step, const float *restrict from, int64_t n, int dtype) {
-  enum { W = NAME(W) };
+  const int64_t size = dtype == F32 ? 4 : 2, wide = NAME(vectors)(dtype) * NAME(W);
   uint16_t *y = (uint16_t *)to;
   int64_t i = 0;
-  if (dtype == F32) {
-    for (; step == 1 && i + W <= n; i += W) NAME(store)((float *)to + i, NAME(load)(from + i), 0);
-    for (; i < n; i++) ((float *)to)[i * step] = from[i];
-    return;
+  for (; step == 1 && i + wide <= n; i += wide) {
+    F v[2] = {{0}};
+    for (int k = 0; k < NAME(vectors)(dtype); k++) v[k] = NAME(load)(from + i + k * NAME(W));
+    NAME(put_values)((Part){.to = to + i * size, .each = (int)wide}, v, dtype);
   }
-  for (; step == 1 && i + 2 * W <= n; i += 2 * W) {
-    const F low = NAME(load)(from + i), high = NAME(load)(from + i + W);
-    if (dtype == BF16)
-      NAME(store_bf16_in_order)(y + i, low, high);
-    else
-      NAME(store_f16)(y + i, low, high, 0);
-  }
+  for (; i < n && dtype == F32; i++) ((float *)to)[i * step] = from[i];
   for (; i < n; i++) y[i * step] = dtype == BF16 ? to_bf16(from[i]) : to_f16(from[i]);
 }

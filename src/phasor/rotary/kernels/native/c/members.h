@@ -1,23 +1,31 @@
-/* Pairs whose members lie in vectors of their own, in the order of cos and sin: as many as get_values reads. Part of
-   eights.h and of wide.h. */
+/* Pairs whose members lie in vectors of their own, in the order of cos and sin: `each` of every row, of as many rows as
+   fill the vectors. Part of eights.h and of wide.h. */
 
-/* Of halves at xa and xb, or interleaved at xa; to ya and yb, or to ya. */
-INLINE void NAME(members)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
-                          int form, int rounded) {
+/* Of halves that are `half` bytes apart, or interleaved; written as one or the other. */
+INLINE void NAME(members)(Rows of, int64_t half, int each, int dtype, int form, int rounded) {
+  const Part x = {of.x, NULL, each, of.next_x}, y = {NULL, of.y, each, of.next_y};
+  const int doubled = are_doubled(form, dtype), angles = doubled ? 2 * each : each;
+  const Part c = {(const char *)of.c, NULL, angles, 4 * of.next_table}, s = {(const char *)of.s, NULL, angles, c.next};
   F a[2] = {{0}}, b[2] = {{0}}, u[2], v[2];
-  if (form != TO_HALVES) {
-    NAME(get_values)(xa, a, dtype);
-    NAME(get_values)(xb, b, dtype);
-  } else
-    NAME(get_pairs)(xa, a, b, dtype);
+  if (form & READ_PAIRS)
+    NAME(get_pairs)(x, a, b, dtype);
+  else {
+    NAME(get_values)(x, a, dtype);
+    NAME(get_values)((Part){of.x + half, NULL, each, of.next_x}, b, dtype);
+  }
   for (int i = 0; i < NAME(vectors)(dtype); i++) {
-    const F cos = NAME(load)(c + i * NAME(W)), sin = NAME(load)(s + i * NAME(W));
+    F cos = NAME(angles)(c, i), sin = NAME(angles)(s, i), same;
+    if (doubled) { /* of the sines, the second of two has the sign of the rotation */
+      NAME(unzip)(NAME(angles)(c, 2 * i), NAME(angles)(c, 2 * i + 1), &cos, &same);
+      NAME(unzip)(NAME(angles)(s, 2 * i), NAME(angles)(s, 2 * i + 1), &same, &sin);
+    }
     u[i] = NAME(product)(a[i], cos, dtype, rounded) - NAME(product)(b[i], sin, dtype, rounded);
     v[i] = NAME(product)(a[i], sin, dtype, rounded) + NAME(product)(b[i], cos, dtype, rounded);
   }
-  if (form != TO_NEIGHBOURS) {
-    NAME(put_values)(ya, u, dtype);
-    NAME(put_values)(yb, v, dtype);
-  } else
-    NAME(put_pairs)(ya, u, v, dtype);
+  if (form & WRITE_PAIRS)
+    NAME(put_pairs)(y, u, v, dtype);
+  else {
+    NAME(put_values)(y, u, dtype);
+    NAME(put_values)((Part){NULL, of.y + half, each, of.next_y}, v, dtype);
+  }
 }

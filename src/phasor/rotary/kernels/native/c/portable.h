@@ -33,16 +33,6 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
     p[2 * i + 1] = to_bf16(odd[i]);
   }
 }
-INLINE void NAME(load_bf16_in_order)(const uint16_t *p, F *low, F *high) {
-  *low = (F){from_bf16(p[0]), from_bf16(p[1]), from_bf16(p[2]), from_bf16(p[3])};
-  *high = (F){from_bf16(p[4]), from_bf16(p[5]), from_bf16(p[6]), from_bf16(p[7])};
-}
-INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
-  for (int i = 0; i < 4; i++) {
-    p[i] = to_bf16(low[i]);
-    p[4 + i] = to_bf16(high[i]);
-  }
-}
 INLINE F NAME(round_bf16)(F v) {
   return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))};
 }
@@ -88,13 +78,14 @@ INLINE F NAME(round_f16)(F v) { return NAME(from_f16)(NAME(to_f16)(v)); }
 #undef U
 INLINE void NAME(load_eight)(const uint16_t *p, F *v, int dtype) {
   if (dtype == BF16)
-    NAME(load_bf16_in_order)(p, v, v + 1);
+    for (int i = 0; i < 8; i += 4)
+      v[i / 4] = (F){from_bf16(p[i]), from_bf16(p[i + 1]), from_bf16(p[i + 2]), from_bf16(p[i + 3])};
   else
     NAME(load_f16)(p, v, v + 1);
 }
 INLINE void NAME(store_eight)(uint16_t *p, const F *v, int dtype) {
   if (dtype == BF16)
-    NAME(store_bf16_in_order)(p, v[0], v[1]);
+    for (int i = 0; i < 8; i++) p[i] = to_bf16(v[i / 4][i % 4]);
   else
     NAME(store_f16)(p, v[0], v[1], 0);
 }

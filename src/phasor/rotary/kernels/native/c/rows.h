@@ -13,93 +13,73 @@
 
 typedef F NAME(Bytes) __attribute__((aligned(1), may_alias)); /* a vector of whatever lies anywhere */
 
-INLINE void NAME(copy)(char *y, const char *x, int64_t bytes) {
+/* The same bytes of some rows: whole vectors of every row, then what is left of it in smaller pieces. */
+INLINE void NAME(copy)(char *y, int64_t next_y, const char *x, int64_t next_x, int64_t bytes, int64_t rows) {
   const int64_t vector = sizeof(NAME(Bytes));
-  int64_t i = 0;
-  for (; i + vector <= bytes; i += vector) *(NAME(Bytes) *)(y + i) = *(const NAME(Bytes) *)(x + i);
-  if (i == bytes) return;
-  if (i) { /* the last one begins inside the one before it */
-    *(NAME(Bytes) *)(y + bytes - vector) = *(const NAME(Bytes) *)(x + bytes - vector);
-    return;
-  }
-  for (; i + 8 <= bytes; i += 8) memcpy(y + i, x + i, 8);
-  for (; i < bytes; i += 2) memcpy(y + i, x + i, 2);
+  int64_t z = 0;
+  for (; z + vector <= bytes; z += vector)
+    for (int64_t i = 0; i < rows; i++)
+      *(NAME(Bytes) *)(y + i * next_y + z) = *(const NAME(Bytes) *)(x + i * next_x + z);
+#define PIECES_OF(size)                                                                                                \
+  for (; z + size <= bytes; z += size)                                                                                 \
+    for (int64_t i = 0; i < rows; i++) memcpy(y + i * next_y + z, x + i * next_x + z, size);
+  PIECES_OF(32) PIECES_OF(16) PIECES_OF(8) PIECES_OF(2)
+#undef PIECES_OF
 }
 
 /* Fewer than eight pairs, through buffers that hold eight. */
-static NOINLINE void NAME(few)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s,
-                               int64_t pairs, int dtype, int form, int rounded) {
-  char rest[4][64] __attribute__((aligned(64))) = {{0}};
-  const int64_t half = pairs * (dtype == F32 ? 4 : 2);
-  NAME(copy)(rest[0], xa, form == TO_HALVES ? 2 * half : half);
-  if (form != TO_HALVES) NAME(copy)(rest[1], xb, half);
-  TAIL(members)(rest[2], rest[3], rest[0], rest[1], c, s, dtype, form, rounded);
-  NAME(copy)(ya, rest[2], form == TO_NEIGHBOURS ? 2 * half : half);
-  if (form != TO_NEIGHBOURS) NAME(copy)(yb, rest[3], half);
+static NOINLINE void NAME(few)(Rows of, int64_t half, int64_t pairs, int dtype, int form, int rounded) {
+  char x[2][64] __attribute__((aligned(64))) = {{0}}, y[2][64] __attribute__((aligned(64)));
+  const int64_t bytes = pairs * (dtype == F32 ? 4 : 2);
+  NAME(copy)(x[0], 0, of.x, 0, form & READ_PAIRS ? 2 * bytes : bytes, 1);
+  if (!(form & READ_PAIRS)) NAME(copy)(x[1], 0, of.x + half, 0, bytes, 1);
+  TAIL(members)((Rows){.y = y[0], .x = x[0], .c = of.c, .s = of.s}, sizeof *x, 8, dtype, form, rounded);
+  NAME(copy)(of.y, 0, y[0], 0, form & WRITE_PAIRS ? 2 * bytes : bytes, 1);
+  if (!(form & WRITE_PAIRS)) NAME(copy)(of.y + half, 0, y[1], 0, bytes, 1);
 }
 
-typedef struct { /* some rows, each with its own cos and sin if `next_table` is not 0 */
-  char *y;
-  const char *x;
-  const float *c, *s;
-  int64_t count, next_y, next_x, next_table;
-} NAME(Rows);
 /* In each of the rows: what stays the same stays in registers, and no row waits for the end of another. */
-#define EACH_ROW(body)                                                                                                 \
-  do {                                                                                                                 \
-    char *y = rows.y;                                                                                                  \
-    const char *x = rows.x;                                                                                            \
-    const float *c = rows.c, *s = rows.s;                                                                              \
-    for (int64_t i = rows.count; i > 0; i--) {                                                                         \
-      body;                                                                                                            \
-      y += rows.next_y;                                                                                                \
-      x += rows.next_x;                                                                                                \
-      c += rows.next_table;                                                                                            \
-      s += rows.next_table;                                                                                            \
-    }                                                                                                                  \
-  } while (0)
+#define EACH(row, rows) for (Rows row = rows; row.count > 0; row = after(row, 1))
+
+/* `each` pairs of every row, of as many rows at once as fill vectors; all of them, or as many as that divides. */
+INLINE void NAME(together)(Rows rows, int64_t half, int each, int dtype, int form, int rounded) {
+  const int at_once = NAME(vectors)(dtype) * NAME(W) / each;
+  for (; rows.count > 0; rows = after(rows, at_once)) NAME(members)(rows, half, each, dtype, form, rounded);
+}
 
 /* The channels of rows that rotate, `per` pairs: whole vectors, then what is left, one part after the other. */
-INLINE void NAME(parts)(NAME(Rows) rows, int64_t per, int dtype, int form, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, half = per * size, lanes = dtype == F32 ? 1 : 2;
-  const int64_t vector = lanes * NAME(W), narrow = lanes * TAIL(W), wide = NAME(vectors)(dtype) * NAME(W);
+INLINE void NAME(parts)(Rows rows, int64_t per, int here, int dtype, int form, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, half = per * size, wide = NAME(vectors)(dtype) * NAME(W);
+  const int64_t read = form & READ_PAIRS ? 2 * size : size, written = form & WRITE_PAIRS ? 2 * size : size;
+#define FROM(rows, j) beside(rows, (j) * written, (j) * read, are_doubled(form, dtype) ? 2 * (j) : j)
   int64_t j = 0;
-  if (form == NEIGHBOURS) {
-    const int64_t channels = 2 * per, per_table = dtype == BF16 ? 2 : 1;
-    j = channels / vector * vector;
-    if (j) EACH_ROW(NAME(whole)(y, x, c, s, j, half, dtype, form, 0, rounded));
-    for (; j + narrow <= channels; j += narrow)
-      EACH_ROW(TAIL(neighbours)(y + j * size, x + j * size, c + j / per_table, s + j / per_table, dtype, 0, rounded));
-    if (j == channels) return;
-    EACH_ROW(char rest[2][64] __attribute__((aligned(64))) = {{0}};
-             NAME(copy)(rest[0], x + j * size, (channels - j) * size);
-             TAIL(neighbours)(rest[1], rest[0], c + j / per_table, s + j / per_table, dtype, 0, rounded);
-             NAME(copy)(y + j * size, rest[1], (channels - j) * size));
-    return;
+  if (!moves(form)) { /* tables are padded for eights at multiples of eight */
+    const int64_t vector = (dtype == F32 ? 1 : 2) * NAME(W) / (form == HALVES ? 1 : 2), unit = vector > 8 ? vector : 8;
+    j = per / unit * unit;
+    if (j) EACH(row, rows) NAME(whole)(row.y, row.x, row.c, row.s, j * written / size, half, dtype, form, 0, rounded);
   }
-  const int64_t read = form == TO_HALVES ? 2 * size : size, written = form == TO_NEIGHBOURS ? 2 * size : size;
-  /* Vectors that lie across two lines take twice as long, and narrow ones do so half as often; the wide ones round
-     bfloat16 in fewer steps. */
-  const int64_t first = dtype == BF16 || narrow == vector || half % 64 == 0 ? per / vector * vector : 0;
-  const int64_t second = narrow < vector ? (per - first) / narrow * narrow : 0;
-  if (form == HALVES && vector >= 8) { /* tables are padded for eights at multiples of eight */
-    if (first) EACH_ROW(NAME(whole)(y, x, c, s, first, half, dtype, form, 0, rounded));
-    if (second)
-      EACH_ROW(TAIL(whole)(y + first * size, x + first * size, c + first, s + first, second, half, dtype, form, 0,
-                           rounded));
-    j = first + second;
+  char kept[KEPT] __attribute__((aligned(64))); /* what is not yet read when the first pairs are written over it */
+  const int64_t first = moves(form) && per >= wide ? wide * read : 0;
+  Rows later = rows;
+  if (here && moves(form) && per != wide && per != 8) { /* else vectors hold all of it in between */
+    later.x = kept;
+    later.next_x = (2 * half + 63) / 64 * 64;
+    NAME(copy)(kept + first, later.next_x, rows.x + first, rows.next_x, 2 * half - first, rows.count);
   }
-  for (; form != HALVES && wide > 8 && j + wide <= per; j += wide)
-    EACH_ROW(NAME(members)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype,
-                           form, rounded));
+  for (; moves(form) && j + wide <= per; j += wide)
+    NAME(together)(FROM(j ? later : rows, j), half, (int)wide, dtype, form, rounded);
+  rows = later;
+  Rows some = rows; /* what fills no vectors, of several rows at once */
+  some.count = rows.count / (wide / 8) * (wide / 8);
+  int64_t i = j;
+  for (; wide == 32 && i + 16 <= per; i += 16) NAME(together)(FROM(some, i), half, 16, dtype, form, rounded);
+  for (; i + 8 <= per; i += 8) NAME(together)(FROM(some, i), half, 8, dtype, form, rounded);
   for (; j + 8 <= per; j += 8)
-    EACH_ROW(TAIL(members)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, dtype,
-                           form, rounded));
-  if (j < per)
-    EACH_ROW(NAME(few)(y + j * written, y + half + j * size, x + j * read, x + half + j * size, c + j, s + j, per - j,
-                       dtype, form, rounded));
+    EACH(row, FROM(after(rows, some.count), j)) TAIL(members)(row, half, 8, dtype, form, rounded);
+  if (j < per) EACH(row, FROM(rows, j)) NAME(few)(row, half, per - j, dtype, form, rounded);
 }
-#undef EACH_ROW
+#undef FROM
+#undef EACH
 
 INLINE F NAME(all)(float value) {
   float same[NAME(W)];
@@ -133,12 +113,6 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
       NAME(store)(s + j, even * NAME(all)(sign), 0);
       NAME(store)(s + j + W, odd * NAME(all)(sign), 0);
     }
-    for (; 2 * TAIL(W) < 2 * W && order == APART && j + 2 * TAIL(W) <= per; j += 2 * TAIL(W))
-      for (int i = 0; i < 2 * TAIL(W); i++) {
-        const int64_t to = j + i / 2 + i % 2 * TAIL(W);
-        c[to] = cosine[j + i];
-        s[to] = sign * sine[j + i];
-      }
     for (; j < per; j++) {
       c[j] = cosine[j];
       s[j] = sign * sine[j];
@@ -154,24 +128,22 @@ INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table
   const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
   const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
-                after = job->width * size - end, staged = staged_of(per, 0);
-  const int here = x == y, keep = here && form > NEIGHBOURS;
-  char kept[8 * MAX_PAIRS]; /* a row of which what is written first may not yet be read */
+                passing = job->width * size - end, staged = staged_of(per, 0);
+  const int here = x == y;
+  const int64_t most = here && moves(form) && KEPT / (block + 63) < AT_ONCE ? KEPT / (block + 63) : AT_ONCE;
   for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
-    n = keep || nt ? 1 : rows < AT_ONCE ? rows : AT_ONCE;
-    for (int64_t z = 0; nt && z < end + after; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
-    if (keep) NAME(copy)(kept, x + before, block);
+    n = nt ? 1 : rows < most ? rows : most;
+    for (int64_t z = 0; nt && z < end + passing; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
     for (int64_t k = 0; k < blocks; k++) {
       const int64_t at = before + k * block;
       const float *c = table + k * staged, *s = c + half_table;
       if (nt) /* whole vectors */
-        NAME(whole)(y + at, x + at, c, s, form == NEIGHBOURS ? 2 * per : per, block / 2, dtype, form, 1, rounded);
+        NAME(whole)(y + at, x + at, c, s, form == HALVES ? per : 2 * per, block / 2, dtype, form, 1, rounded);
       else
-        NAME(parts)((NAME(Rows)){y + at, keep ? kept : x + at, c, s, n, next_y, next_x, next_table}, per, dtype, form,
-                    rounded);
+        NAME(parts)((Rows){y + at, x + at, c, s, n, next_y, next_x, next_table}, per, here, dtype, form, rounded);
     }
-    for (int64_t i = 0; !here && before && i < n; i++) NAME(copy)(y + i * next_y, x + i * next_x, before);
-    for (int64_t i = 0; !here && after && i < n; i++) NAME(copy)(y + i * next_y + end, x + i * next_x + end, after);
+    if (!here && before) NAME(copy)(y, next_y, x, next_x, before, n);
+    if (!here && passing) NAME(copy)(y + end, next_y, x + end, next_x, passing, n);
   }
 }
 typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);
@@ -180,14 +152,14 @@ typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int6
                                               int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) {      \
     NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r);                                         \
   }
-#define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 1, 0, r) RUN(d, 1, 1, r) RUN(d, 2, 0, r) RUN(d, 3, 0, r)
+#define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 3, 0, r) RUN(d, 3, 1, r) RUN(d, 1, 0, r) RUN(d, 2, 0, r)
 EVERY(0, 0)
 EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
 #undef EVERY
 #undef RUN
 #define EVERY(d, r)                                                                                                    \
-  {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##10##r),                                                   \
-   NAME(run_##d##11##r), NAME(run_##d##20##r), NAME(run_##d##30##r)}
+  {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##30##r),                                                   \
+   NAME(run_##d##31##r), NAME(run_##d##10##r), NAME(run_##d##20##r)}
     static const NAME(Run) NAME(runs)[5][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
 #undef EVERY
 
