@@ -27,7 +27,7 @@ from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "golden"
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "tests")]
 
 from conformance.walk import default_config, model_types, quiet  # noqa: E402
 from phasor import ModelRotary, RotarySpec, Rotation, apply_rotary, read_parts  # noqa: E402
@@ -227,8 +227,10 @@ def main(words: list[str]) -> None:
         found = stale()
         sys.exit(f"{', '.join(found)}: stale; run: python docs/golden_pack.py" if found else None)
     folder, configs = (Path(words[0]), {config: config for config in words[1:]}) if words else (FOLDER, models())
+    if not configs:
+        sys.exit("name the configs of the pack: python docs/golden_pack.py FOLDER config.json ...")
     files = files_of(pack_of(configs))
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
     print(f"wrote {folder}: {sum(map(len, files.values())):,} bytes")
