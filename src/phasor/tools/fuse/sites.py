@@ -21,9 +21,8 @@ from ...support.findings import ROUNDINGS
 from .graph import Graph, is_float, memory, read_by, shown
 
 ROTATE = torch.ops.phasor.rotate.default
-FORMATS: dict[
-    int, dict[tuple[int, ...], str]
-] = {  # by the number of axes but channels, and those of them that tables have
+# By the number of axes but channels, and those of them that tables have.
+FORMATS: dict[int, dict[tuple[int, ...], str]] = {
     3: {(2,): "bhsd", (0, 2): "bhsd", (1,): "bshd", (0, 1): "bshd", (0,): "sbhd"},
     2: {(1,): "bhsd", (0,): "thd"},
 }
