@@ -27,6 +27,10 @@ def inspect(
             min=1, max=2**31, help="Sequence length, for scalings that depend on it (default: the model's maximum)."
         ),
     ] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option(help="Tokens along the axes of a picture or clip to be asked about: 128x128, 41x30x52."),
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--diff", help="Compare two configs: the first pair and position where they differ.")
     ] = False,
@@ -47,7 +51,7 @@ def inspect(
         _brief(configs, part)
         return
     from ..models.configs import NoRotary
-    from ..tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
+    from ..tools.inspect import diff, diff_lines, model_facts, read_view, sized, view_dict, view_page
 
     if compare:
         if len(configs) != 2:
@@ -74,7 +78,7 @@ def inspect(
     if as_json:
         say_json(view_dict(view, facts))
     else:
-        show(view_page(view, facts, columns()))
+        show(view_page(view, facts, columns(), sized(grid)))
     _refuse(view)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .grid import CLOSE, LEAST, Grid, unwrapped, wrapped
 from .sites import Side, Site
@@ -66,6 +66,24 @@ def turned_by(grid: Grid, known: Finest) -> Iterator[TurnedBy]:
         mine = (moves == some).all(1)
         axis = " and ".join(name for name, turns in zip(names, some.tolist(), strict=True) if turns)
         yield TurnedBy(axis, int(mine.sum()), _waves(steps[mine][:, some]), None, 0, True, own)
+
+
+def name_of(coordinate: Tensor, found: Sequence[Grid]) -> str:
+    """What a coordinate of all tokens counts: the one axis of the finest grid along which it grows."""
+    grid = max(found, key=lambda one: len(one.shape))
+    at = coordinate[grid.start : grid.stop].view(grid.shape)
+    along = [axis for axis, size in enumerate(grid.shape) if size > 1 and bool(at.diff(dim=axis).any())]
+    names = NAMES.get(len(grid.shape), ())
+    return names[along[0]] if len(along) == 1 and along[0] < len(names) else "index"
+
+
+def reaches(side: Side) -> dict[str, float]:
+    """What each coordinate of a side counts, and how far it reaches: as many of its mean steps as it has places."""
+    if isinstance(found := side.frequencies, str) or not side.grids:
+        return {}
+    ends = (found.before, found.after)
+    named = {name_of(nn.functional.pad(at, ends), side.grids): at.unique() for at in found.coordinates}
+    return {name: float(at[-1] - at[0]) * len(at) / max(len(at) - 1, 1) for name, at in named.items()}
 
 
 def _waves(steps: Tensor) -> tuple[float, ...]:

@@ -37,6 +37,8 @@ class ModelRotary:
     - ``notes``: what the model does beyond the rotation, in words.
     - ``windows``: per layer, the number of positions that attention sees (a sliding window, a chunk), ``None`` for all;
       empty where nothing is known. It has no part in ``==``: the rotation is the same.
+    - ``grid``: of a model of pictures, what each coordinate counts (``"frame"``, ``"row"``, ``"column"``, …) -> how far
+      it reaches in the size that is declared, None where none is. It has no part in ``==`` either.
 
     Raises ``ValueError`` for fields of another form, and for ``layer_types`` of another length than ``layers``.
 
@@ -64,6 +66,7 @@ class ModelRotary:
     own_angles: Angles = "float32"
     notes: tuple[str, ...] = ()
     windows: tuple[int | None, ...] = field(default=(), hash=False, compare=False)
+    grid: dict[str, float | None] = field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.num_kv_heads is None:
@@ -87,6 +90,11 @@ class ModelRotary:
         entries = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
         if not all(isinstance(word, str) for pair in entries for word in pair):
             raise ValueError(f"sources must be a dictionary of words, got {self.sources!r:.80}")
+        if not isinstance(self.grid, dict) or not all(isinstance(word, str) for word in self.grid):
+            raise ValueError(f"grid must be a dictionary from words to numbers, got {self.grid!r:.80}")
+        for word, reach in self.grid.items():
+            if reach is not None:
+                number(f"grid[{word!r}]", reach, above=0)
         for name, what in (("layer_types", "word"), ("temperatures", "scheme or None"), ("windows", "number or None")):
             count = len(getattr(self, name))
             if count != len(self.layers) and (count or name == "layer_types"):
@@ -198,7 +206,12 @@ class ModelRotary:
         data = {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
         data["layers"] = [None if spec is None else index[spec] for spec in self.layers]
         data["temperatures"] = [to_data(scheme) for scheme in self.temperatures]
-        return {**data, "sources": dict(self.sources), "specs": [spec.to_dict() for spec in index]}
+        return {
+            **data,
+            "sources": dict(self.sources),
+            "grid": dict(self.grid),
+            "specs": [spec.to_dict() for spec in index],
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "ModelRotary":
@@ -220,8 +233,9 @@ class ModelRotary:
         fields["layers"] = tuple(None if i is None else specs[i] for i in layers)
         schemes = _tuple("temperatures", data.get("temperatures", ()), dict)
         fields["temperatures"] = tuple(from_data("temperatures", scheme, TEMPERATURES) for scheme in schemes)
-        if isinstance(data.get("sources"), dict):
-            fields["sources"] = dict(data["sources"])
+        for name in ("sources", "grid"):
+            if isinstance(data.get(name), dict):
+                fields[name] = dict(data[name])
         return cls(**fields)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...rotary.model_rotary import ModelRotary
+from .default_sizes import default_size
 from .refusal import Reason, Refused
 from .row import NoRotary
 
@@ -57,6 +58,12 @@ def _read(key: str, text: str) -> ModelRotary:
         raise Refused(said, Reason.BEYOND, key)
     whole = _whole(seen, count)
     timm = package == "timm"  # elsewhere what stands before a picture is text, as long as the caller likes
+    grid: dict[str, float | None] = {**_seen_grid(seen, next(iter(whole.distinct)).axes.count)}
+    sources = {key: f"observed on a small model that {version} builds of this config"}
+    if not timm:  # a clip of a few tokens was seen
+        pipeline, size = default_size(name, data)
+        grid = {axis: size.get(axis) for axis in grid}
+        sources |= {"size": f"that of {package}'s {pipeline} where none is named"} if size else {}
     return replace(
         whole,
         prefix_tokens=whole.prefix_tokens if timm else 0,
@@ -64,7 +71,8 @@ def _read(key: str, text: str) -> ModelRotary:
         model_type=name,
         num_heads=_first(data, HEADS) or seen.rotary.num_heads,
         num_kv_heads=_first(data, KEY_HEADS) or _first(data, HEADS) or seen.rotary.num_kv_heads,
-        sources={key: f"observed on a small model that {version} builds of this config"},
+        sources=sources,
+        grid=grid,
         notes=(*axes, *seen.rotary.notes, *(f"not seen: {sentence}" for sentence in seen.missing)),
     )
 
@@ -77,6 +85,14 @@ def _whole(seen: "Observation", count: Callable[[str], int]) -> ModelRotary:
     layers = [main.layers[min(i, len(main.layers) - 1)] for p in alike for i in range(lists[p])]
     kinds = [p or "layers" for p in alike for _ in range(lists[p])]
     return replace(main, layers=tuple(layers), layer_types=tuple(kinds), temperatures=())
+
+
+def _seen_grid(seen: "Observation", count: int) -> dict[str, float]:
+    """What each of ``count`` coordinates counts, and how far it reaches in what was seen."""
+    from ...eye.turned_by import reaches
+
+    sides = (side for site in seen.sites for side in (site.q, site.k) if side.turns)
+    return next((found for side in sides if len(found := reaches(side)) == count), {})
 
 
 def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:

@@ -151,9 +151,10 @@ class GridTower(Row):
         if self.registers is not None:
             registers = keys.size_or(self.registers, "num_register_tokens", at_least=0)
         keys.explain("tokens before the patches that are not rotated", "num_register_tokens")
+        centres = spec.coordinates == "real"  # of the patches, from -1 to 1 whatever their number
         model = of_one_spec(
             part, spec, words, heads, num_kv_heads=kv_heads, notes=self.notes, prefix_tokens=self.prefix + registers,
-            suffix_tokens=self.suffix,
+            suffix_tokens=self.suffix, grid={"row": 2.0, "column": 2.0} if centres else {},
         )  # fmt: skip
         return model if self.after is None else self.after(part, model), keys
 

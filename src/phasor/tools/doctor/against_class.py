@@ -17,7 +17,7 @@ from ...eye.layout import placed
 from ...eye.operator import Operator
 from ...eye.sites import Side, Site, sites_of
 from ...eye.tiny.pictures import built, class_of, made_of, small
-from ...eye.turned_by import NAMES
+from ...eye.turned_by import name_of
 from ...support.errors import first_line
 from .against_config.causes import way_out
 from .operator_faults import Fault
@@ -106,7 +106,9 @@ def _fault(mine: Side, theirs: Side) -> Fault | None:
     found = [_coordinates(angles, values[0], [p for p, a in enumerate(axis) if a == n]) for n in range(max(axis) + 1)]
     if any(at is None for at in found):
         return Fault("frequencies", "its pairs turn by other frequencies than those of its class")
-    return _moved([at for at in found if at is not None], coordinates, [_name(at, theirs) for at in coordinates])
+    return _moved(
+        [at for at in found if at is not None], coordinates, [name_of(at, theirs.grids) for at in coordinates]
+    )
 
 
 def _layout(seen: Operator) -> str:
@@ -139,12 +141,3 @@ def _moved(found: Sequence[Tensor], own: Sequence[Tensor], names: Sequence[str])
             how = f"{even:+.3g}" if even is not None else f"up to {float(by.abs().max()):.3g} away"
             said.append(f"tokens {tokens[0]}-{tokens[-1]}: {name} {how}")
     return Fault("positions", f"they stand elsewhere than in its class: {'; '.join(said)}")
-
-
-def _name(coordinate: Tensor, side: Side) -> str:
-    """The axis of the finest grid along which a coordinate goes up."""
-    grid = max(side.grids, key=lambda one: len(one.shape))
-    at = coordinate[grid.start : grid.stop].view(grid.shape)
-    along = [axis for axis, size in enumerate(grid.shape) if size > 1 and bool(at.diff(dim=axis).any())]
-    names = NAMES.get(len(grid.shape), ())
-    return names[along[0]] if len(along) == 1 and along[0] < len(names) else "index"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ...support.later import later
 
 if TYPE_CHECKING:
+    from .axes_picture import sized
     from .curves import decay, decay_bound
     from .disagreement import Disagreement, compare, compare_lengths, diff, diff_lines
     from .model_page import model_facts, page, to_dict
@@ -20,6 +21,7 @@ __getattr__, __dir__ = later(
         **dict.fromkeys(("SpecFacts", "spec_facts"), ".numbers"),
         **dict.fromkeys(("model_facts", "page", "to_dict"), ".model_page"),
         **dict.fromkeys(("ConfigView", "read_view", "view_line"), ".view"),
+        "sized": ".axes_picture",
         **dict.fromkeys(("view_dict", "view_page"), ".view_text"),
     },
 )
@@ -37,6 +39,7 @@ __all__ = [
     "model_facts",
     "page",
     "read_view",
+    "sized",
     "spec_facts",
     "to_dict",
     "view_dict",

@@ -1,6 +1,6 @@
 """One screen about a model: where each config key went, what rotates, how far it reaches, how exact it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from ...rotary.spec import RotarySpec
 from ...rotary.temperature import LearnedLog
 from ...support.number_text import ranges
 from ...support.schemes import brief, to_data
+from .axes_picture import axes_picture
 from .numbers import SpecFacts, spec_facts
 from .rows import fact_lines, picture_width, row, strip, wrapped
 
@@ -82,13 +83,18 @@ def to_dict(model: ModelRotary, facts: Sequence[SpecFacts]) -> dict[str, Any]:
         "sources": model.sources,
         "layer_types": list(model.layer_types),
         "windows": list(model.windows),
+        "grid": dict(model.grid),
         "layers": [None if spec is None else specs.index(spec) for spec in model.layers],
         "rotations": [fact.to_dict() for fact in facts],
     }
 
 
-def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> str:
+def page(
+    model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100, wanted: Mapping[str, float] | None = None
+) -> str:
     """The page as text; its pictures fit into ``columns``, its words into 100 where the config's own allow it.
+
+    ``wanted``: the size asked about, tokens along the axes of a picture (`ModelRotary.grid`).
 
     >>> from phasor import RotarySpec
     >>> toy = ModelRotary(model_type="toy", layers=(RotarySpec(head_dim=8),), layer_types=("attention",), num_heads=1)
@@ -100,7 +106,11 @@ def page(model: ModelRotary, facts: Sequence[SpecFacts], columns: int = 100) -> 
     for n, fact in enumerate(facts, start=1):
         title = f"rotation {n}" if len(facts) > 1 else "rotation"
         chosen = model.distinct[fact.spec]
-        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles, width, published), ""]
+        axes = tuple(model.grid) if len(model.grid) == fact.spec.axes.count else ()
+        lines += [row(title, _layers_of(model, chosen)), *fact_lines(fact, model.own_angles, width, published, axes)]
+        if axes:
+            lines += axes_picture(fact, model.grid, wanted or {}, width)
+        lines.append("")
     return "\n".join(lines).rstrip()
 
 

@@ -24,8 +24,8 @@ def row(label: str, text: str) -> str:
     return f"{label:<13}{text}"
 
 
-def axis_names(count: int) -> str:
-    """A sign for each coordinate: with three, they are time, height and width."""
+def axis_names(count: int) -> Sequence[str]:
+    """A name for each coordinate, where nothing was seen of them: with three, they are time, height and width."""
     return "thw" if count == 3 else "0123456789"
 
 
@@ -38,18 +38,22 @@ def picture_width(columns: int) -> int:
     return max(16, min(64, columns - 31))
 
 
-def fact_lines(fact: SpecFacts, own_angles: str, width: int = 64, published: bool = False) -> list[str]:
+def fact_lines(
+    fact: SpecFacts, own_angles: str, width: int = 64, published: bool = False, axes: Sequence[str] = ()
+) -> list[str]:
     """Everything about one rotation, in a model whose own code forms its angles in ``own_angles``.
 
     ``published``: the trained length is the published one; else it is the scaling's, or the one that is declared.
+    ``axes``: what each coordinate counts, where that was seen.
     """
+    names = axes or axis_names(fact.spec.axes.count)
     return [
         row("  rotates", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
         *_speed_lines(fact, width, published),
-        *_axes_lines(fact.spec, width),
+        *_axes_lines(fact.spec, width, names),
         row("  magnitude", _magnitude(fact.attention_factor)),
-        *_decay_lines(fact, width),
+        *_decay_lines(fact, width, names),
         *_exactness_lines(fact, own_angles),
         row("  table", _table(fact)),
     ]
@@ -91,7 +95,7 @@ def _speed_lines(fact: SpecFacts, width: int, published: bool) -> list[str]:
     return lines
 
 
-def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
+def _axes_lines(spec: RotarySpec, width: int, names: Sequence[str]) -> list[str]:
     count = spec.axes.count
     if count == 1:
         return []
@@ -99,10 +103,10 @@ def _axes_lines(spec: RotarySpec, width: int) -> list[str]:
     for label, axes in (("axes", spec.axes), ("second", spec.second)):
         if axes is not None:
             owner = axes.axis_of_pair(spec.pairs)
-            shares = ", ".join(f"{axis_names(count)[a]} rotates {owner.count(a)}" for a in range(count))
+            shares = ", ".join(f"{names[a]} rotates {owner.count(a)}" for a in range(count))
             whose = "of each pair's second member" if label == "second" else "by pair"
             lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
-            lines += [row("", piece) for piece in wrapped(strip(owner, axis_names(count)), width)]
+            lines += [row("", piece) for piece in wrapped(strip(owner, [name[0] for name in names]), width)]
     return lines
 
 
@@ -110,7 +114,7 @@ def _magnitude(factor: float) -> str:
     return f"{factor:.6g} on cos and sin: scores of these channels times {factor**2:.6g}"
 
 
-def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
+def _decay_lines(fact: SpecFacts, width: int, names: Sequence[str]) -> list[str]:
     spec = fact.spec
     first = "1/64 to " if spec.coordinates == "real" else "up to "
     inside = ", the window" if fact.window is not None and fact.window <= fact.max_position else ""
@@ -120,7 +124,7 @@ def _decay_lines(fact: SpecFacts, width: int) -> list[str]:
         text += f"; first negative at {fact.first_negative:,}" if fact.first_negative else f"; {searched}"
     lines = [row("  decay", text)]
     for line, moved in decay_lines(fact, width).items():
-        who = ["together" if a is None else f"{axis_names(spec.axes.count)[a]} alone" for a in moved]
+        who = ["together" if a is None else f"{names[a]} alone" for a in moved]
         lines.append(row("", line if spec.axes.count == 1 else f"{line}  {', '.join(who)}"))
     return lines
 
@@ -202,7 +206,7 @@ def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]
     return lines
 
 
-def strip(owner: Sequence[int | None], signs: str = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") -> str:
+def strip(owner: Sequence[int | None], signs: Sequence[str] = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") -> str:
     """One sign per element, a dot for None.
 
     >>> strip([0, 0, 1, None])

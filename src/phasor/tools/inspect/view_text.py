@@ -1,6 +1,6 @@
 """A config on the screen and as data: a page for each model that is shown, and a line about every other part."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...models.configs import ModelRotary
@@ -12,8 +12,15 @@ from .rows import row
 from .view import ConfigView, in_brief
 
 
-def view_page(view: ConfigView, facts: Sequence[Sequence[SpecFacts]], columns: int = 100) -> str:
+def view_page(
+    view: ConfigView,
+    facts: Sequence[Sequence[SpecFacts]],
+    columns: int = 100,
+    wanted: Mapping[str, float] | None = None,
+) -> str:
     """The page of every model shown, and a line about every other part; pictures fit into ``columns``.
+
+    ``wanted``: as in `page`.
 
     >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
     >>> from phasor.tools.inspect import read_view
@@ -23,7 +30,7 @@ def view_page(view: ConfigView, facts: Sequence[Sequence[SpecFacts]], columns: i
     """
     lines = [] if view.refused is None else [row("not shown", str(view.refused)), ""]
     for model, numbers in zip(view.shown, facts, strict=True):
-        lines += [page(model, numbers, columns), ""]
+        lines += [page(model, numbers, columns, wanted), ""]
     if view.others:
         lines.append("other parts  (a page of one: --part PATH, of each that rotates: --part all)")
         width = min(30, max(len(path or "(top level)") for path in view.others))
