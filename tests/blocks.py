@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 FENCE = re.compile(
-    r"^(?P<mark>[ \t]*<!-- not run: \S.*-->\n\s*)?"
+    r"^(?P<mark>[ \t]*<!-- not run: \S[^\n]*-->\n\s*)?"
     r"^(?P<indent>[ \t]*)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^[ \t]*```[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )

@@ -4,7 +4,9 @@ import inspect
 import math
 
 import pytest
+import torch
 
+from blocks import ROOT, blocks, run_python
 from eye.test_pictures import FLUX, packages
 from phasor import ModelRotary, RotarySpec
 from phasor.axes import Axial
@@ -15,6 +17,7 @@ from phasor.tools.inspect.model_page import page
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 BIG = {**FLUX, "attention_head_dim": 128, "axes_dims_rope": [16, 56, 56], "in_channels": 64}
 CENTRES = {"model_type": "dinov3_vit", "hidden_size": 384, "num_attention_heads": 6, "num_hidden_layers": 12}
+TUTORIAL = ROOT / "docs/tutorials/twice_the_resolution.md"
 PIXELS = 16  # of a token along a side
 FRAMES = {"CosmosTextToWorldPipeline": 8, "Kandinsky5T2VPipeline": 4}  # of one latent, 4 elsewhere
 
@@ -90,3 +93,43 @@ def test_default_sizes_are_those_of_the_pipelines(name: str) -> None:
         own = inspect.signature(getattr(diffusers, name)).parameters.get("sample_size")
         said += [own.default * 8] if own is not None and not said else []
         assert said == [rows * PIXELS] == [columns * PIXELS] and frames == 1
+
+
+def tutorial() -> dict[str, object]:
+    """The names of the page about twice the resolution."""
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(TUTORIAL.read_text(encoding="utf-8")):
+        if block.language == "python":
+            assert not run_python(block, names, str(TUTORIAL))
+    return names
+
+
+def test_what_the_tutorial_puts_into_a_model_are_the_tables_of_its_own_code() -> None:
+    """Of FLUX and Wan, by the functions of the page; NTK by the ``ntk_factor`` of diffusers."""
+    packages()
+    from diffusers.models.embeddings import get_1d_rotary_pos_embed
+    from diffusers.models.transformers.transformer_flux import FluxPosEmbed
+    from diffusers.models.transformers.transformer_wan import WanRotaryPosEmbed
+    from diffusers.pipelines.flux.pipeline_flux import calculate_shift
+
+    names: dict = tutorial()
+    ids = torch.nn.functional.pad(torch.cartesian_prod(torch.arange(5), torch.arange(128)), (1, 0))
+    own = names["PosEmbed"](names["flux"])(ids), FluxPosEmbed(10000, [16, 56, 56])(ids)
+    wan = WanRotaryPosEmbed(128, (1, 2, 2), 1024)
+    both = [own, ((names["cos"], names["sin"]), (wan.freqs_cos, wan.freqs_sin))]
+    rows = get_1d_rotary_pos_embed(
+        56, ids[:, 1].float(), 10000.0, use_real=True, ntk_factor=2 ** (56 / 54), freqs_dtype=torch.float64
+    )
+    both.append(([t[:, 16:72] for t in names["PosEmbed"](names["ntk"])(ids)], rows))
+    for mine, theirs in both:
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=2.5e-7)
+    assert names["shift"](9216) == pytest.approx(calculate_shift(9216))
+
+
+def test_the_tutorial_shows_what_inspect_prints() -> None:
+    packages()
+    shown = lines(BIG, "128x128")
+    page = TUTORIAL.read_text(encoding="utf-8").partition("```console")[2].partition("```")[0]
+    rows = {words[0]: " ".join(words[1:]) for row in page.splitlines()[-3:] if (words := row.split())}
+    assert rows == {axis: shown[axis] for axis in ("frame", "row", "column")}
