@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ...support.checks import whole
 from ...support.plain_text import printable
 from ...support.whole_files import check_folder_target, whole_folder, write_together
 from .instead import goldens_instead
-from .layer_kinds import Kind, kinds_of, positions_of
+from .layer_kinds import Kind, Positions, kinds_of, positions_of
 from .moves import moved_tensors, moving_kinds
 from .readme import readme
 from .tensors import GRADIENTS, Golden, channels, tensors_of
@@ -30,7 +29,7 @@ def write(
     folder: str | os.PathLike[str],
     *,
     part: str | None = None,
-    positions: Sequence[int | float] | None = None,
+    positions: Positions | None = None,
     moved: bool = False,
     seed: int = 0,
 ) -> Path:
@@ -41,7 +40,8 @@ def write(
     inputs and results, and the gradients that q and k get, in float32 and bfloat16, exact and as the model's own code
     computes. Of a torch model or an `Observation` in which nothing rotates: what it adds to logits at each distance,
     and to each token, as observed.
-    ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond);
+    ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond), or a row
+    of them for each axis, as the tokens of a picture stand;
     ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
     ``seed`` of the made-up inputs. The same arguments give the same bytes. The folder appears whole or not at all;
     one that holds older vectors is replaced. Needs safetensors.

@@ -12,6 +12,7 @@ from ...rotary.spec import Angles, RotarySpec
 from ...rotary.temperature import TEMPERATURES, Temperature
 from ...support.schemes import from_data, to_data
 
+Positions = Sequence[int | float] | Sequence[Sequence[int | float]]
 FAR = (131_071, 1_000_003, 2_000_000_000)
 _REAL = (0.0, 0.125, 0.25, 0.5, 0.875, 1.0, -1.0, -0.375, 2.5, 7.25, 100.5, 1000.25)  # exact in float32
 
@@ -102,16 +103,29 @@ def trained_length(spec: RotarySpec | None, model: ModelRotary) -> int:
     return (scaling and scaling.trained_length) or model.max_position or 4096
 
 
-def positions_of(kind: Kind, model: ModelRotary, chosen: Sequence[int | float] | None) -> Tensor:
+def positions_of(kind: Kind, model: ModelRotary, chosen: Positions | None) -> Tensor:
     """``[S]``, or ``[axes, S]``: near (0 to 7), around the trained and the declared length, and far; or those chosen.
 
-    With several axes the coordinates of a token are 0, 5, 12, … above those numbers.
+    With several axes the coordinates of a token are 0, 5, 12, … above those numbers, unless a row is given for each.
     """
     real = kind.spec is not None and kind.spec.coordinates == "real"
-    numbers = tuple(chosen) if chosen is not None else _REAL if real else _usual(kind, model)
-    _check_numbers(numbers, real)
-    at = torch.tensor(numbers, dtype=torch.float32 if real else torch.int64)
     axes = 1 if kind.spec is None else kind.spec.axes.count
+    dtype = torch.float32 if real else torch.int64
+    rows = [list(row) for row in chosen or () if isinstance(row, list | tuple)]
+    if rows:
+        if [len(row) for row in rows] != [len(rows[0])] * axes:
+            raise ValueError(
+                f"positions must be one list, or one for each of {axes} axes, equally long, got rows of "
+                f"{[len(row) for row in rows]}"
+            )
+        _check_numbers([number for row in rows for number in row], real)
+        at = torch.tensor(rows, dtype=dtype)
+        return at if axes > 1 else at[0]
+    numbers: tuple[Any, ...] = tuple(chosen) if chosen is not None else _REAL if real else _usual(kind, model)
+    _check_numbers(numbers, real)
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"positions must differ from each other, got {list(numbers)}")
+    at = torch.tensor(numbers, dtype=dtype)
     # unequal steps: if each were 3, axes in another order would look like positions that are too high by 3
     return at if axes == 1 else torch.stack([at + axis * (axis + 4) for axis in range(axes)])
 
@@ -122,7 +136,7 @@ def _usual(kind: Kind, model: ModelRotary) -> tuple[int, ...]:
     return tuple(sorted({*range(8), 100, trained - 1, trained, declared - 1, declared, *FAR}))
 
 
-def _check_numbers(numbers: tuple[Any, ...], real: bool) -> None:
+def _check_numbers(numbers: Sequence[Any], real: bool) -> None:
     if not numbers:
         raise ValueError("positions must name at least one position, got none")
     for number in numbers:
@@ -130,5 +144,3 @@ def _check_numbers(numbers: tuple[Any, ...], real: bool) -> None:
         if not whole and not (real and isinstance(number, float)):
             kind = "finite real numbers" if real else "integers from -2**31 to 2**31"
             raise ValueError(f"positions must be {kind}, got {number!r}")
-    if len(set(numbers)) != len(numbers):
-        raise ValueError(f"positions must differ from each other, got {list(numbers)}")
