@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .checking import Findings, PositionFinding, check, check_shards
     from .grids import centres, grid, patches
     from .multimodal import AUDIO, IMAGE, TEXT, VIDEO, Packed, from_kinds, pack, token_kinds
+    from .pictures import pictures
     from .rows import decode, decode_from, from_mask, packed, text
     from .segments import Placed, Segment, Video, from_segments, mrope
     from .shards import gather, shard, shard_order
@@ -30,6 +31,7 @@ __getattr__, __dir__ = later(
         **dict.fromkeys(("decode", "decode_from", "from_mask", "packed", "text"), ".rows"),
         **dict.fromkeys(("gather", "shard", "shard_order"), ".shards"),
         "from_canvas": ".canvas",
+        "pictures": ".pictures",
     },
 )
 
@@ -60,6 +62,7 @@ __all__ = [
     "pack",
     "packed",
     "patches",
+    "pictures",
     "shard",
     "shard_order",
     "text",
