@@ -170,3 +170,45 @@ def test_what_no_spec_says_is_told_by_its_axes() -> None:
                 "num_attention_heads": 2, "attention_head_dim": 16, "cross_attention_dim": 32, "num_layers": 2,
             }
         )  # fmt: skip
+
+
+def test_a_pipeline_without_a_transformer_names_the_parts_it_has(tmp_path: Path) -> None:
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusionPipeline"}))
+    with pytest.raises(ValueError, match=r"the pipeline in it has no transformer, .* no part with a config.json"):
+        phasor.read_config(tmp_path)
+    for part in ("vae", "unet"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="no transformer, which rotates; it has unet, vae: name the folder of one"):
+        phasor.read_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["flux1-dev.safetensors", "wan.gguf", "model.ckpt"])
+def test_weights_alone_say_that_they_are_no_config(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
+    with pytest.raises(ValueError, match=f"must be a config.json, got the weights .*{name}.* name the config.json"):
+        phasor.read_config(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"rope_theta": 500.0}, "rope_theta: FluxTransformer2DModel does not read it; remove the key"),
+        (
+            {"axes_dims_rope": [4, 6, 4]},
+            r"axes_dims_rope must add up to attention_head_dim 16, got \[4, 6, 4\] with sum 14",
+        ),
+        ({"axes_dims_rope": [3, 7, 6]}, r"axes_dims_rope must be even numbers of channels, got \[3, 7, 6\]"),
+        ({"attention_head_dim": "x"}, "could not be observed: invalid literal"),
+    ],
+)
+def test_a_config_that_its_class_cannot_be_built_of_says_why_in_a_line(change: dict[str, object], said: str) -> None:
+    packages()
+    with pytest.raises(Refused, match=said) as raised:
+        phasor.read_config({**FLUX, **change})
+    assert "\n" not in str(raised.value)
+
+
+def test_a_key_that_says_nothing_of_positions_may_be_of_another_version() -> None:
+    packages()
+    assert phasor.read_config({**FLUX, "of_later": 1, "_rope": 2}) == phasor.read_config(FLUX)

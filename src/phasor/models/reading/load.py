@@ -14,6 +14,7 @@ from .keys import ROPE_WORDS
 
 MAX_DEPTH = 100
 PIPELINE = "model_index.json"
+ALONE = (".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin")  # checkpoints in one file
 MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub names models: org/name
 
 
@@ -56,13 +57,27 @@ def _load_file(path: Path) -> dict[str, Any]:
         if not file.exists() and (path / PIPELINE).is_file():
             file = path / "transformer" / "config.json"  # what rotates in a pipeline of diffusers
         if not file.is_file():
-            why = "the folder has no config.json" if path.is_dir() else "there is no such file"
+            why = _without_config(path) if path.is_dir() else "there is no such file"
             if file.exists():
                 why = f"{file.name} must be a regular file, and is {other_kind(file.stat().st_mode)}"
             raise ValueError(f"source must be a config.json or a folder that holds one, got {str(path)!r}: {why}")
+        if file.suffix in ALONE:
+            raise ValueError(
+                f"source must be a config.json, got the weights {str(path)!r}, which do not say how the model rotates; "
+                "name the config.json or the folder of their model"
+            )
         return read_json(file)
     except OSError as error:
         raise ValueError(f"source {str(path)!r} cannot be read: {error}") from None
+
+
+def _without_config(folder: Path) -> str:
+    """What is missing; of a pipeline, which of its parts are there."""
+    if not (folder / PIPELINE).is_file():
+        return "the folder has no config.json"
+    parts = sorted(file.parent.name for file in folder.glob("*/config.json"))
+    here = f"it has {', '.join(parts)}: name the folder of one" if parts else "it has no part with a config.json"
+    return f"the pipeline in it has no transformer, which rotates; {here}"
 
 
 def _from_hub_cache(name: str) -> Path:

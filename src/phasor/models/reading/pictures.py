@@ -6,6 +6,7 @@ Only code of the installed package runs; nothing of the folder that the config c
 import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...rotary.model_rotary import ModelRotary
 from .default_sizes import default_size
+from .keys import ROPE_WORDS
 from .refusal import Reason, Refused
 from .row import NoRotary
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
 TABLES = ("image_rotary_emb", "rotary_embedding")  # arguments that take what a pipeline makes
+WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 
@@ -109,18 +112,33 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
     pipelines = (
         f"; its pipeline makes the tables ({tables}): observe the model with them (phasor.observe)" if tables else ""
     )
-    config = small(data)
+    takes = inspect.signature(made).parameters
+    for key in (key for key in data if ROPE_WORDS.search(key) and not key.startswith("_") and key not in takes):
+        raise Refused(f"{key}: {name} does not read it; remove the key, or name its class", Reason.UNREAD, key)
     try:
+        config = small(data)
         model = built(lambda: made_of(made, config))
         seen = observe(model, inputs_of(model, config))
     except ImportError:
         raise
     except Exception as error:
-        said = f"_class_name {name!r} could not be observed: {error}{pipelines}"
+        said = f"_class_name {name!r} could not be observed: {_widths(data) or error}{pipelines}"
         raise Refused(said, Reason.BEYOND, "_class_name") from error
     if not seen.turning and pipelines:
         raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
     return seen, _counting(lambda: made_of(made, data))
+
+
+def _widths(data: Mapping[str, Any]) -> str:
+    """What is wrong with the widths of axes, where there are such keys."""
+    head = data.get("attention_head_dim")
+    for key, widths in data.items():
+        if WIDTHS.match(key) and isinstance(widths, list) and all(isinstance(width, int) for width in widths):
+            if any(width % 2 for width in widths):
+                return f"{key} must be even numbers of channels, got {widths}"
+            if isinstance(head, int) and sum(widths) != head:
+                return f"{key} must add up to attention_head_dim {head}, got {widths} with sum {sum(widths)}"
+    return ""
 
 
 def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
