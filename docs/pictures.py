@@ -65,7 +65,7 @@ def short(name: str) -> str:
     try:
         model = phasor.read_config({**_defaults(name), "_class_name": name})
     except ValueError as error:
-        return f"| {name} | {_cell(_reason(str(error).removeprefix(f'_class_name {name!r} ')))} |"
+        return f"| {name} | not read: {_cell(_reason(str(error).removeprefix(f'_class_name {name!r} ')))} |"
     return f"| {name} | {_cell(_specs(model))} |"
 
 
@@ -106,5 +106,8 @@ if __name__ == "__main__":
     head = f"{MARK}\n\n| class (diffusers {diffusers.__version__}) | layers | what turns | patched |\n|---|---|---|---|"
     rows = [row(name, more) for name, more in CLASSES.items()]
     others = [short(name) for name in walked() if name not in CLASSES]
-    more = "\nThe other classes whose code speaks of rotations, each with its default config:\n\n| class | |\n|---|---|"
+    more = (
+        "\nThe other classes whose code speaks of rotations, each with its default config (where no made-up call fits, "
+        "observe a real one):\n\n| class | |\n|---|---|"
+    )
     PAGE.write_text(words + "\n".join([head, *rows, more, *others, ""]), encoding="utf-8")
