@@ -49,7 +49,7 @@ def row(name: str, more: dict[str, object]) -> str:
     except NoRotary as error:
         return f"| {name} | – | {_cell(str(error))} | {patched} |"
     except ValueError as error:
-        return f"| {name} | – | not read: {_cell(_reason(str(error)))} | {patched} |"
+        return f"| {name} | – | {_cell(_reason(str(error)))} | {patched} |"
     return f"| {name} | {len(model.layers)} | {_cell(_specs(model))} | {patched} |"
 
 
@@ -65,7 +65,8 @@ def short(name: str) -> str:
     try:
         model = phasor.read_config({**_defaults(name), "_class_name": name})
     except ValueError as error:
-        return f"| {name} | not read: {_cell(_reason(str(error).removeprefix(f'_class_name {name!r} ')))} |"
+        reason = _reason(str(error).removeprefix(f"_class_name {name!r} "))
+        return f"| {name} | {_cell(': '.join(reason.split(': ')[:2]))} |"
     return f"| {name} | {_cell(_specs(model))} |"
 
 
@@ -75,7 +76,7 @@ def _defaults(name: str) -> dict[str, object]:
 
 
 def _specs(model: phasor.ModelRotary) -> str:
-    return "; ".join(spec.describe().removesuffix(", exact angles") for spec in model.distinct)
+    return "; ".join(spec.describe().removesuffix(", exact angles").replace(", no scaling", "") for spec in model.distinct)
 
 
 def _patched(name: str, config: dict[str, object]) -> str:
@@ -83,7 +84,7 @@ def _patched(name: str, config: dict[str, object]) -> str:
     try:
         report = phasor.patch(built(lambda: made_of(getattr(diffusers, name), small(config))))
     except (ValueError, TypeError):  # a default that its own class does not take is one
-        return "with the arguments of a real call"
+        return "by a real call"
     left = dict.fromkeys(row.reason.partition(" (in ")[0].partition(", in ")[0] for row in report.rows if row.reason)
     return "; ".join((f"{report.replaced} of {len(report.rows)}", *left))
 
@@ -91,7 +92,7 @@ def _patched(name: str, config: dict[str, object]) -> str:
 def _reason(said: str) -> str:
     """Its first clauses, without the name of the class, which stands beside it."""
     if "its pipeline" in said:
-        return said[said.find("its pipeline") :]
+        return "its pipeline makes the tables"
     clauses = (said.partition(": ")[2] or said).split("; ")
     return clauses[0] + ("; …" if len(clauses) > 1 else "")
 

@@ -32,7 +32,7 @@ HOUSES = {
         f"cli {PUBLIC}",
         "__main__",
     ],
-    "phasor_lab": ["atlas run_folder running", "fitting studying", "lab ner", "demo", "cli"],
+    "phasor_lab": ["processes", "atlas run_folder running", "fitting studying", "lab ner", "demo", "cli"],
     "phasor_serve": ["engines", "planner", "cli"],
 }
 FLOORS = {

@@ -78,28 +78,41 @@ ignore_errors = true
 """
 
 
-def checked(text: str, folder: Path) -> list[str]:
-    """What mypy, as strict as it is, finds in a user's file."""
-    (folder / "settings.ini").write_text(SETTINGS)
-    (folder / "user.py").write_text(text)
-    command = [sys.executable, "-m", "mypy", "--config-file", "settings.ini", "--hide-error-context", "user.py"]
-    return limited.run(command, cwd=folder).stdout.splitlines()
+SLIPS = ["phasor.rotat", "phasor.scaling.Yarn", "phasor.golden.torch", "phasor.attention.Mask"]
 
 
-def test_a_checker_of_types_finds_every_name(tmp_path):
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What mypy, as strict as it is, finds in two files of a user: one imports every name, one has slips."""
+    folder = tmp_path_factory.mktemp("user")
     lines = ["import phasor", f"from phasor import {', '.join(phasor.__all__)}, __version__"]
     for name in FILES + WINGS:
         lines += [f"from phasor.{name} import {word} as {name}_{word}" for word in module(name).__all__]
         lines += [f"print(phasor.{name}.{word})" for word in module(name).__all__[:1]]
     lines += ["reveal_type(phasor.scaling.Linear)", "reveal_type(phasor.apply_rotary_qk)"]
-    *found, end = checked("\n".join(lines), tmp_path)
-    assert end == "Success: no issues found in 1 source file", "\n".join([*found, end])
-    assert "-> phasor.rotary.scaling.linear.Linear" in found[0] and "Any" not in found[0]  # not taken for anything
-    assert "rotation: phasor.rotary.rotation.Rotation" in found[1]
+    (folder / "settings.ini").write_text(SETTINGS)
+    (folder / "names.py").write_text("\n".join(lines))
+    (folder / "slips.py").write_text("\n".join(["import phasor", *SLIPS]))
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        "settings.ini",
+        "--hide-error-context",
+        "names.py",
+        "slips.py",
+    ]
+    return limited.run(command, cwd=folder).stdout.splitlines()
 
 
-def test_a_checker_of_types_finds_a_slip(tmp_path):
-    slips = ["phasor.rotat", "phasor.scaling.Yarn", "phasor.golden.torch", "phasor.attention.Mask"]
-    *found, end = checked("\n".join(["import phasor", *slips]), tmp_path)
-    assert [line.split(": ")[0] for line in found] == [f"user.py:{at}" for at in range(2, 6)], found
-    assert all("has no attribute" in line for line in found) and end.startswith("Found 4 errors")
+def test_a_checker_of_types_finds_every_name(found):
+    first, second = (line for line in found if line.startswith("names.py"))  # and no error
+    assert "-> phasor.rotary.scaling.linear.Linear" in first and "Any" not in first  # not taken for anything
+    assert "rotation: phasor.rotary.rotation.Rotation" in second
+
+
+def test_a_checker_of_types_finds_a_slip(found):
+    slips = [line for line in found if line.startswith("slips.py")]
+    assert [line.split(": ")[0] for line in slips] == [f"slips.py:{at}" for at in range(2, 6)], slips
+    assert all("has no attribute" in line for line in slips) and found[-1].startswith("Found 4 errors in 1 file")

@@ -19,7 +19,6 @@ import torch
 from phasor.kernels import available
 from phasor.rotary.kernels import check_name
 from phasor.support.checks import whole
-from phasor.support.cores import cores
 
 from . import gpu
 from .cases import CASES
@@ -37,6 +36,11 @@ AS_FOUND = "as found"  # whatever the allocator does by itself
 QUICK = "--quick: tiny sizes and two rounds, which show that it runs; these times and ratios say nothing about speed"
 
 Found: TypeAlias = tuple[list[Timing], dict[str, str]]  # rows, and why something has none
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(

@@ -14,11 +14,11 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from leave import leave
-from phasor.support.processes import Group
 from phasor_lab.lab import ModelConfig, RunConfig, read_text
 from phasor_lab.lab.parallel import Parallel
 from phasor_lab.lab.train import training_of
 from phasor_lab.lab.training import DecoderTraining
+from phasor_lab.processes import Group
 
 BOUND = {torch.float64: 1e-12, torch.float32: 1e-5}  # of a gradient's norm
 CELLS = {

@@ -3,7 +3,6 @@ r"""The one way to print text: without characters that a terminal, a browser or 
 Words come from configs, file names, tensor names and labels, and anybody may have written those.
 """
 
-import base64
 import html
 import json
 import sys
@@ -91,21 +90,6 @@ def html_text(text: str) -> str:
     '&lt;b&gt;\\\\u202e'
     """
     return html.escape(printable(text))
-
-
-def figure_text(text: str) -> str:
-    r"""Words inside a figure of matplotlib: short, on one line, with no formula between dollar signs.
-
-    >>> print(figure_text("$x$"))
-    \$x\$
-    """
-    line = one_line(text)
-    return (line if len(line) <= 60 else f"{line[:60]} …").replace("$", r"\$")
-
-
-def png_source(png: bytes) -> str:
-    """A picture as the ``src`` of an ``img``, so that the page needs no other file."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def say(text: object, *, error: bool = False) -> None:

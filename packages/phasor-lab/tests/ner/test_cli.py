@@ -154,7 +154,7 @@ def test_the_command_line_ends_with_one_line(tmp_path):
 
 @pytest.mark.parametrize("tokens, head", [("words", "efficient"), ("characters", "global-pointer")])
 def test_characters_have_queries_for_each_label_and_words_share_them(files, tmp_path, tokens, head):
-    """What was measured best over the encoder of each (docs/spans.md, section 13)."""
+    """What was measured best over the encoder of each (docs/spans.md, section 12)."""
     folder, _ = files
     call("train", folder / "train.jsonl", "--out", tmp_path, "--epochs", 1, "--tokens", tokens, *TINY)
     assert json.loads((tmp_path / "config.json").read_text())["model"]["head"] == head

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from phasor.support.processes import Group
+from phasor_lab.processes import Group
 from phasor_lab.run_folder import checkpoint, sharded
 from phasor_lab.run_folder.config import check_seed
 from phasor_lab.run_folder.files import conform, read_json, write_json

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +74,10 @@ def test_every_cell(shared_data: Path, name: str) -> None:
 
 
 def test_the_page_counts_the_cells() -> None:
-    """docs/planner.md against `results/cells.json`: p is proven, r refused; the reasons of a row add up."""
+    """docs/planner.md against `results/cells.json`: p is proven, r refused."""
     counted = {engine: "".join(cells[engine] for cells in CELLS.values()) for engine in ENGINES}
     assert set(CELLS) == set(CLEAN)
     assert all(len(cells) == 4 for by_engine in CELLS.values() for cells in by_engine.values())
-    rows = re.findall(r"^\| ([\w.-]+) \| (\d+) \| (\d+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name for name, *_ in rows} == set(ENGINES)
-    for name, proven, refused, why in rows:
-        assert (int(proven), int(refused)) == (counted[name].count("p"), counted[name].count("r"))
-        assert sum(map(int, re.findall(r"(\d+)\)", why))) == int(refused)
     every = "".join(counted.values())
     assert f"{len(every)} cells: {every.count('p')} proven, {every.count('r')} refused" in PAGE.read_text(
         encoding="utf-8"

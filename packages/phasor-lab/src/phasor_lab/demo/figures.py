@@ -9,10 +9,11 @@ from typing import Any
 from phasor.models.configs import ModelRotary
 from phasor.models.published_lengths import published_length
 from phasor.support.number_text import ranges
-from phasor.support.png_bytes import png_bytes
 from phasor.support.whole_files import write_together
 from phasor.tools.inspect.numbers import SpecFacts, bound, envelope
 from phasor.tools.inspect.rows import axis_names, trained_is_stated, unit
+
+from ..run_folder.pictures import png_bytes
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
 COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")

@@ -11,13 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from phasor import ModelRotary, read_config
-from phasor.support.plain_text import html_text, png_source, say
+from phasor.support.plain_text import html_text, say
 from phasor.support.whole_files import write_whole
 from phasor.tools.inspect import SpecFacts, model_facts, page, to_dict
 
 from ..lab import load_model, quick, read_text
 from ..lab.export import export
 from ..run_folder.files import write_json
+from ..run_folder.pictures import png_source
 from .figures import Picture, save_figures
 from .healing import MADE_SICK, healing
 from .measurements import FAR, NEAR, TOO_MUCH, LawResult, relative_law

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from phasor.support.checks import number, whole
 from phasor.support.number_text import size_text
-from phasor.support.processes import process_group
 from phasor.support.whole_files import check_file_target, write_whole
 from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.memory import free_memory
 from phasor.tools.doctor.text.tokens import tokens_of
 
+from ..processes import process_group
 from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .descent import descend

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phasor.support.plain_text import figure_text
+from ..run_folder.pictures import figure_text
 
 # Okabe-Ito without its yellow, which vanishes on white, and two more for the nine schemes of an extension
 COLORS = ["#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#999999", "#000000", "#7B3294"]

@@ -20,8 +20,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from phasor.positions.shards import Scheme, shard, shard_order
 from phasor.support.checks import whole
-from phasor.support.processes import Group
 
+from ..processes import Group
 from ..run_folder import checkpoint, sharded, tensors
 from ..run_folder.training import adamw
 from .data import Text

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from phasor.support.plain_text import one_line, printable
-from phasor.support.png_bytes import png_bytes
 from phasor.support.whole_files import write_together
 
 from ..run_folder.files import json_bytes
+from ..run_folder.pictures import png_bytes
 from . import results
 from .figures import curves
 

@@ -15,9 +15,9 @@ from phasor.cli.progress import progress as told
 from phasor.cli.progress import silent
 from phasor.support.checks import whole
 from phasor.support.lock import alone
-from phasor.support.processes import Group, SaidByAll, process_group
 from phasor.support.whole_files import remove_partial, write_whole
 
+from ..processes import Group, SaidByAll, process_group
 from ..run_folder import checkpoint, sharded
 from ..run_folder.files import read_json, write_json
 from ..run_folder.tensors import filled

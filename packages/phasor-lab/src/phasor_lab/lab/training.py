@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from phasor.support.processes import Group
-
+from ..processes import Group
 from ..run_folder import checkpoint, sharded
 from ..run_folder.training import adamw, check_loss
 from .data import Text

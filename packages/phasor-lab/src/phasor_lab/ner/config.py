@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
     head: str
 
 
-# By what was measured (docs/spans.md, section 13): queries and keys for each label are worth two points over a BiLSTM
+# By what was measured (docs/spans.md, section 12): queries and keys for each label are worth two points over a BiLSTM
 # on characters with few texts, and nothing on words.
 RECIPES = {
     "bilstm": Recipe(192, 0.2, 3e-3, "global-pointer"),

@@ -13,8 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from phasor.support.processes import Group
-
+from ..processes import Group
 from .files import read_json, write_json
 
 FILE, PREFIX = "shards.json", "shards-"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from phasor import Observation, RotarySpec
 from phasor.models.rotary_of import rotary_of
-from phasor.support.processes import Group
 
+from ..processes import Group
 from .windows import next_token_loss
 
 ALONE = Group()

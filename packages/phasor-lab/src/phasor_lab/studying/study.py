@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from phasor.support.checks import whole
-from phasor.support.processes import process_group
 from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.text.tokens import tokens_of
 
+from ..processes import process_group
 from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .heads import head_uses

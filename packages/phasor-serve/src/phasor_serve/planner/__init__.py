@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from phasor.support.calls import called_as
-
 from ..engines import ENGINES, engine_of, load_config
+from .calls import called_as
 from .choose import METHODS, choose
 from .cost import Cost, costs
 from .fit import Fit, fit

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from phasor.support.cores import check_threads
 from phasor.support.plain_text import say
+
+from ..threads import check_threads
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
 TextFiles = Annotated[

@@ -54,10 +54,9 @@ def train(
 
     Under torchrun the processes share each batch; with --cp, --tp or --fsdp also sequences, heads and weights.
     """
-    from phasor.support.processes import process_group
-
     from ...lab import ModelConfig, RunConfig, read_text
     from ...lab import train as train_one
+    from ...processes import process_group
 
     check_folder_target("--out", out)
     prepare(threads)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from phasor.support.cores import check_threads
+from ..threads import check_threads
 
 Columns = Annotated[
     list[int] | None,

@@ -1,4 +1,4 @@
-"""The process group ends with its block; how trainings leave it: packages/phasor-lab/tests/lab/test_train.py."""
+"""The process group ends with its block; how trainings leave it: lab/test_train.py."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ import limited
 CHILD = """
 import os
 from pathlib import Path
-from phasor.support.processes import process_group
+from phasor_lab.processes import process_group
 
 def threads():
     return [name for task in Path("/proc/self/task").iterdir() if "gloo" in (name := (task / "comm").read_text())]

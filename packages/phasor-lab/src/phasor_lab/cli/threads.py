@@ -2,7 +2,7 @@
 
 import os
 
-from .checks import whole
+from phasor.support.checks import whole
 
 MOST_THREADS = 1024
 
