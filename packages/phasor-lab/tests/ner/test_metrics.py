@@ -24,6 +24,7 @@ def test_by_hand():
     assert scores.overall == Score(correct=1, predicted=4, gold=3)
     assert (scores.overall.precision, scores.overall.recall) == (1 / 4, 1 / 3)
     assert scores.overall.f1 == pytest.approx(2 / 7, rel=1e-15)  # 2 / (4 + 3)
+    assert Score(correct=1, predicted=2, gold=2).f1 == 0.5
     assert scores.labels == {LOC: Score(0, 0, 1), ORG: Score(0, 1, 0), PER: Score(1, 3, 2)}
 
 
