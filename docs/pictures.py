@@ -76,7 +76,9 @@ def _defaults(name: str) -> dict[str, object]:
 
 
 def _specs(model: phasor.ModelRotary) -> str:
-    return "; ".join(spec.describe().removesuffix(", exact angles").replace(", no scaling", "") for spec in model.distinct)
+    return "; ".join(
+        spec.describe().removesuffix(", exact angles").replace(", no scaling", "") for spec in model.distinct
+    )
 
 
 def _patched(name: str, config: dict[str, object]) -> str:

@@ -2,22 +2,17 @@
 
 import importlib
 import json
-import os
 import shutil
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from house import PYTHONPATH
-
 pytest.importorskip("transformers")
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
-import limited
 import phasor
 from doctor.declared import HERE, folder
 from phasor.rotary.scaling import LongRoPE
@@ -245,16 +240,6 @@ def test_the_commands(place, tmp_path, phasor):
     assert {plan(tmp_path / "c.json", length=512, engine=engine).verdict for engine in ENGINES} == {"right"}
     code, _, err = phasor("fit", place, "--text", TEXT, "--length", "100")
     assert code == 2 and err.count("\n") == 1 and "length must be above the trained one, 256, got 100" in err
-
-
-@pytest.mark.slow
-def test_two_processes_print_what_one_prints(place, tmp_path):
-    """To the byte: each has its share of the windows, and their sums are added in one order."""
-    words = ["-m", "phasor", "fit", str(place), "--text", str(TEXT), "--length", "512", "--evaluations", "14", "--json"]
-    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))
-    assert one == two and json.loads(one)["tried"] == 14
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from phasor_lab.lab import RunConfig, read_text, train
-from phasor_lab.run_folder import checkpoint
+from phasor_lab.lab import RunConfig, read_text, train, training
 
 
 def train_in_child(
@@ -33,13 +32,13 @@ def train_in_child(
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     if killed:
-        save = checkpoint.save
+        save = training.write_tensors
 
         def save_and_die(*arguments: Any) -> None:
             save(*arguments)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        checkpoint.save = save_and_die
+        training.write_tensors = save_and_die
     try:
         train(config, folder, text, checkpoint_every=checkpoint_every)
     except OSError as error:

@@ -45,3 +45,15 @@ def test_the_command_prints_the_numbers(phasor, text_file, tmp_path, monkeypatch
     code, printed, errors = phasor("lab", "compare", *options)
     assert code in (0, None), errors
     assert list(json.loads(printed)["sections"]["loss_by_length"]["curves"]) == ["fox"]
+
+
+def test_a_comparison_extends_the_rotary_one_and_can_be_repeated(text_file, tmp_path):
+    said: list[str] = []
+    budget = {"tokens": 2048, "scored": 512, "times": (1, 1.5, 2), "schemes": ("none", "yarn"), "progress": False}
+    numbers = compare(tmp_path, ["sinusoidal", "rotary"], [text_file], **budget, command="phasor", say=said.append)
+    curves = numbers["sections"]["loss_by_length"]["curves"]
+    assert list(curves) == ["rotary", "sinusoidal"] and [length for length, _ in curves["rotary"]] == [64, 96, 128]
+    assert list(numbers["sections"]["extension"]["curves"]) == ["none", "yarn"]
+    assert numbers["commands"] == ["phasor"] and (tmp_path / "report.txt").is_file() and "sinusoidal" in said[0]
+    again = compare(tmp_path, ["sinusoidal", "rotary"], [text_file], **budget, command="phasor", say=said.append)
+    assert again == numbers

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from phasor.encodings.heads import Span
-from phasor_lab.ner.data import Encoded, Entity, Example, Prediction, align, merge
+from phasor_lab.ner.data import Encoded, Example, Prediction, align, merge
 
 processors = pytest.importorskip("tokenizers.processors")
 from .tokenizers_of_tests import TOKENIZERS, characters  # noqa: E402
@@ -76,14 +76,6 @@ def test_the_end_of_the_text_hides_nothing():
     assert merge(windows, [[], [], [Span(1, 7, 7, 0.6)]], LABELS, examples=1) == [[Prediction(11, 12, "y", 0.6)]]
 
 
-def test_a_cut_entity_is_not_predicted_beside_the_whole_one():
-    windows = windows_of(20, max_length=10, stride=6)
-    cut, complete = Span(0, 7, 9, 0.9), Span(0, 3, 7, 0.8)  # characters 7 to 9, and 7 to 11 in the next window
-    assert merge(windows, [[cut], [complete], [], []][: len(windows)], LABELS, examples=1) == [
-        [Prediction(7, 12, "x", 0.8)]
-    ]
-
-
 def test_modes_reach_over_windows():
     windows = windows_of(12, max_length=6, stride=0)
     left, right = Span(0, 2, 5, 0.9), Span(0, 0, 3, 0.8)
@@ -93,14 +85,6 @@ def test_modes_reach_over_windows():
     kept = {mode: [p.score for p in merge(windows, overlapping, LABELS, examples=1, mode=mode)[0]]
             for mode in ("all", "nested", "flat")}  # fmt: skip
     assert kept == {"all": [0.7, 0.9, 0.8], "nested": [0.9, 0.8], "flat": [0.9]}
-
-
-def test_pieces_of_one_character_predict_it_once():
-    tokenizer = TOKENIZERS["bytes without merges"]()
-    windows, _ = align([Example("a👩b", (Entity(1, 2, "x"),), "f:1")], tokenizer, LABELS)
-    found = [Span(0, 1, 4, 0.6), Span(0, 2, 3, 0.9), Span(1, 1, 1, 0.7)]
-    for spans in (found, found[::-1]):
-        assert merge(windows, [spans], LABELS, examples=1) == [[Prediction(1, 2, "x", 0.9), Prediction(1, 2, "y", 0.7)]]
 
 
 def test_a_window_does_not_judge_where_it_has_special_tokens():

@@ -143,11 +143,3 @@ def error_of(path: Path) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-@pytest.mark.parametrize("depth", [*range(100, 1000, 20), *range(900, 1000, 5)])
-def test_deep_values_are_refused_in_one_line(tmp_path, depth):
-    path = tmp_path / "deep.jsonl"
-    path.write_text('{"text": ' + "[" * depth + "]" * depth + ', "spans": []}\n')
-    with pytest.raises(ValueError, match=r"deep\.jsonl:1: "):
-        read(path)

@@ -88,14 +88,6 @@ def test_a_comment_sign_is_a_token_where_tokens_are_not_counted(tmp_path):
     assert read(file(tmp_path, "#\tB-x\nA\tO\n"))[0].entities == (Entity(0, 1, "x"),)
 
 
-def test_labels_allow_what_they_hold(tmp_path):
-    assert read(file(tmp_path, ADA), labels=["person", "place"])[0].entities == PEOPLE
-
-
-def test_examples_compare_by_value():
-    assert Example("a", (), "f:1") == Example("a", (), "f:1") and hash(Entity(0, 1, "x")) == hash(Entity(0, 1, "x"))
-
-
 def nested_pairs(examples: list[Example]) -> int:
     """Pairs of entities of one text of which one lies in the other."""
     return sum(
@@ -125,9 +117,3 @@ def test_real_data_sets_have_their_counts(shared_data, name, sentences, entities
     assert sum(len(example.entities) for example in examples) == entities
     assert len(labels_of(examples)) == types
     assert nested is None or nested_pairs(examples) == nested
-
-
-def test_texts_of_tokens_can_be_split_again(shared_data):
-    path = shared_data / "ner/wnut17/test.conll"
-    tokens = [line.split("\t")[0] for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-    assert [token for example in read(path) for token in example.text.split(" ")] == tokens

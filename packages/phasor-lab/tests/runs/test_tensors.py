@@ -1,14 +1,11 @@
 """Files of tensors: whole or refused, equal content in equal bytes."""
 
 import json
-import os
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from phasor_lab.processes import Group
-from phasor_lab.run_folder import checkpoint, sharded
 from phasor_lab.run_folder.config import check_seed
 from phasor_lab.run_folder.files import conform, read_json, write_json
 from phasor_lab.run_folder.tensors import check_like, fill, read_tensors, tensors_of, write_tensors
@@ -104,26 +101,25 @@ def test_moments_that_are_there_from_the_start_are_those_of_torch():
             weight.grad = torch.arange(3.0) - step
             optimizer.step()
     assert torch.equal(weights[0][0], weights[1][0])
-    state = checkpoint.tensors_of(torch.nn.Identity(), ours)
-    assert state["optimizer.0.step"] == 5 and state["optimizer.1.step"] == 0
-    assert torch.equal(state["optimizer.0.exp_avg_sq"], theirs.state[weights[1][0]]["exp_avg_sq"])
+    with_gradient, without = (ours.state[weight] for weight in weights[0])
+    assert with_gradient["step"] == 5 and without["step"] == 0
+    assert torch.equal(with_gradient["exp_avg_sq"], theirs.state[weights[1][0]]["exp_avg_sq"])
 
 
-def test_a_checkpoint_has_exactly_the_keys_it_needs(tmp_path):
-    path, pattern = tmp_path / "checkpoint", {"step": int, "rows": [{"loss": float}]}
+def test_plain_data_have_exactly_the_keys_they_need(tmp_path):
+    path, pattern = tmp_path / "file", {"step": int, "rows": [{"loss": float}]}
     whole = {"step": 1, "rows": [{"loss": 0.5}]}
-    checkpoint.save(path, TENSORS, whole)
-    assert checkpoint.load(path, pattern)[1] == whole
-    for change in ({"step": None}, {"step": True}, {"rows": {}}, {"rows": [{}]}, {"rows": [{"loss": "x"}]}):
-        checkpoint.save(path, TENSORS, whole | change)
-        with pytest.raises(
-            ValueError, match=r"must be a checkpoint of this training, got: .*; delete it to start over"
-        ):
-            checkpoint.load(path, pattern)
+    write_tensors(path, TENSORS, whole)
+    assert read_tensors(path, "a file", "out", pattern)[1] == whole
+    changes = ({"step": None}, {"step": True}, {"rows": {}}, {"rows": [{}]}, {"rows": [{"loss": "x"}]})
+    for change in changes:
+        write_tensors(path, TENSORS, whole | change)
+        with pytest.raises(ValueError, match=r"must be a file, got: .*; out"):
+            read_tensors(path, "a file", "out", pattern)
     for key in whole:
-        checkpoint.save(path, TENSORS, {k: v for k, v in whole.items() if k != key})
+        write_tensors(path, TENSORS, {k: v for k, v in whole.items() if k != key})
         with pytest.raises(ValueError, match=f"its content must have the key '{key}'"):
-            checkpoint.load(path, pattern)
+            read_tensors(path, "a file", "out", pattern)
 
 
 def test_json_that_is_not_as_it_was_written_is_named(tmp_path):
@@ -156,15 +152,3 @@ def test_the_largest_seed():
     for seed in (2**31, -1):
         with pytest.raises(ValueError, match="seed must be"):
             check_seed(seed)
-
-
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: os.truncate(file, 100)])
-def test_a_shard_that_is_missing_or_cut_is_named(tmp_path, damage):
-    sharded.save(tmp_path, {"x": torch.ones(40)}, 3, {}, Group())
-    sharded.fill(tmp_path, found := {"x": torch.zeros(40)})
-    assert bool(found["x"].all())
-    (file,) = (tmp_path / "shards-3").iterdir()
-    damage(file)
-    with pytest.raises(ValueError, match=r"shards-3 must hold the files that .*shards.json names, .*; delete it to"):
-        sharded.fill(tmp_path, found)

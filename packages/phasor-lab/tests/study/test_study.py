@@ -2,14 +2,10 @@
 
 import json
 import math
-import os
 import shutil
-import sys
 
 import pytest
 import torch
-
-from house import PYTHONPATH
 
 pytest.importorskip("transformers")
 
@@ -22,7 +18,6 @@ from transformers import (
     SmolLM3ForCausalLM,
 )
 
-import limited
 import phasor
 from doctor.declared import HERE, folder
 from integrations.models import SIZES, causal
@@ -318,15 +313,3 @@ def test_the_command(place, tmp_path, phasor):
     assert code == 0 and len(json.loads(out)["rotations"][0]["stopped"]) == 16
     code, _, err = phasor("study", tmp_path, "--text", TEXT)
     assert code == 2 and err.count("\n") == 1 and "config.json" in err
-
-
-@pytest.mark.slow
-def test_two_processes_print_what_one_prints(place, tmp_path):
-    """To the byte: each has its share of the windows, and their losses are added in one order."""
-    text = tmp_path / "text.txt"
-    text.write_bytes(TEXT.read_bytes()[:6000])
-    words = ["-m", "phasor", "study", str(place), "--text", str(text), "--length", "64", "--json"]
-    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    one, two = (limited.run([*launcher, *words], env=env).stdout for launcher in ([sys.executable], torchrun))
-    assert one == two and json.loads(one)["trained"]["tokens"] >= 181

@@ -9,6 +9,7 @@ import torch
 
 from phasor.tools.checkpoints.formats.gguf_file import keys_of, rekey
 from phasor_serve.engines import CannotSayError, EngineConfig, load_config
+from phasor_serve.engines.base import Rules
 from phasor_serve.engines.gguf import Metadata, converted
 from phasor_serve.engines.llama_cpp import LlamaCpp, written
 from phasor_serve.planner import file_traps, plan
@@ -82,7 +83,7 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     assert (settings is not None) == (CELLS[name]["llama.cpp"][STRETCH.index(4)] == "p"), refused
     if settings is None:
         assert len(refused) > 20
-        reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, [])
+        reading = LlamaCpp().read_file(seen, read(tmp_path / "old.gguf", meta), {}, Rules())
         assert differences(LlamaCpp().read(seen, {}).model, reading, seen.model.max_position or 1) == []
         return
     path = tmp_path / "old.gguf"
@@ -92,7 +93,7 @@ def test_through_a_file(shared_data: Path, tmp_path: Path, name: str) -> None:
     elif settings.gguf:
         path = tmp_path / "new.gguf"
         rekey(tmp_path / "old.gguf", path, settings.gguf)
-    reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, [])
+    reading = LlamaCpp().read_file(seen, read(path, meta), settings.flags, Rules())
     assert differences(wanted, reading, length) == []
 
 
@@ -101,7 +102,7 @@ def test_the_factors_of_a_file_count_and_not_those_of_the_config_beside_it(share
     seen = known(shared_data, "meta-llama__Meta-Llama-3.1-8B")
     changed = load_config({**seen.data, "rope_scaling": {**seen.data["rope_scaling"], "factor": 16.0}})
     for file, slowest in ((seen, 8), (changed, 16)):
-        reading = LlamaCpp().read_file(seen, converted(file), {}, [])
+        reading = LlamaCpp().read_file(seen, converted(file), {}, Rules())
         (spec,) = reading.model.distinct
         assert float(spec.inv_freq()[-1]) == pytest.approx(500_000.0 ** (-126 / 128) / slowest, rel=1e-6)
 
@@ -118,7 +119,7 @@ def test_keys_alone(shared_data: Path, tmp_path: Path, name: str) -> None:
     assert keys
     rekey(tmp_path / "old.gguf", tmp_path / "new.gguf", keys)
     assert (tmp_path / "old.gguf").read_bytes() == before
-    reading = LlamaCpp().read_file(seen, read(tmp_path / "new.gguf", meta), {"-c": length}, [])
+    reading = LlamaCpp().read_file(seen, read(tmp_path / "new.gguf", meta), {"-c": length}, Rules())
     assert differences(wanted, reading, length) == []
 
 
@@ -191,7 +192,7 @@ def test_a_plan_that_only_keys_say_is_written_into_a_copy_of_the_file(tmp_path: 
     assert [path.relative_to(tmp_path / "out").as_posix() for path in paths] == [
         "llama.cpp/flags.txt", "llama.cpp/model.gguf", "vllm/flags.txt",
     ]  # fmt: skip
-    reading = LlamaCpp().read_file(seen, read(paths[1], converted(seen)), {"-c": 8192}, [])
+    reading = LlamaCpp().read_file(seen, read(paths[1], converted(seen)), {"-c": 8192}, Rules())
     (spec,) = reading.model.distinct
     assert spec.attention_factor() == pytest.approx(1.7, rel=1e-6)
     assert differences(made.wanted, reading, 8192) == []

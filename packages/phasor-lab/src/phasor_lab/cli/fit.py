@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from phasor.cli.progress import is_first, progress
+from phasor.cli.progress import progress
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_file_target
 
@@ -49,9 +49,8 @@ def fit(
         seed=seed,
         tell=progress("evaluations"),
     )
-    if is_first():
-        say_json(fitted.to_dict()) if as_json else say(fitted)
-        if out is not None and not as_json:
-            say(f"wrote {out}: {fitted.answer}; its settings for an engine: phasor plan {out} --length {length}")
+    say_json(fitted.to_dict()) if as_json else say(fitted)
+    if out is not None and not as_json:
+        say(f"wrote {out}: {fitted.answer}; its settings for an engine: phasor plan {out} --length {length}")
     if fitted.gain <= 0:
         raise typer.Exit(1)

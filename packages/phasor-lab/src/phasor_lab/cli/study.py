@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from phasor.cli.progress import is_first, progress
+from phasor.cli.progress import progress
 from phasor.support.plain_text import say, say_json
 
 
@@ -24,5 +24,4 @@ def study(
     from ..studying import study_folder
 
     report = study_folder(model, text, length=length, tell=progress("pairs"))
-    if is_first():
-        say_json(report.to_dict()) if as_json else say(report)
+    say_json(report.to_dict()) if as_json else say(report)

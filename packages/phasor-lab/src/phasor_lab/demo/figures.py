@@ -1,4 +1,4 @@
-"""The pictures of a rotation, with matplotlib: wavelengths and decay. Each says what it shows."""
+"""The picture of a rotation, with matplotlib: the wavelength of each pair. It says what it shows."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,12 @@ from phasor.models.configs import ModelRotary
 from phasor.models.published_lengths import published_length
 from phasor.support.number_text import ranges
 from phasor.support.whole_files import write_together
-from phasor.tools.inspect.numbers import SpecFacts, bound, envelope
-from phasor.tools.inspect.rows import axis_names, trained_is_stated, unit
+from phasor.tools.inspect.numbers import SpecFacts
+from phasor.tools.inspect.rows import trained_is_stated, unit
 
 from ..run_folder.pictures import png_bytes
 
 # Okabe-Ito: told apart with any colour vision. Regimes also differ in their marker.
-COLORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
-COLUMNS = 300  # of a band
 REGIMES = {
     "kept": ("#0072B2", "o"),
     "blended": ("#E69F00", "^"),
@@ -34,39 +32,27 @@ class Picture:
     caption: str
 
 
-def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> dict[str, Picture]:
-    """Draw every figure of a model into ``folder`` as PNG; returns ``{name: picture}``, names in reading order.
+def save_figures(model: ModelRotary, facts: Sequence[SpecFacts], folder: Path) -> list[Picture]:
+    """Draw the wavelengths of each distinct rotation of a model into ``folder`` as PNG, in the order of its layers.
 
-    Wavelengths and decay are drawn for each distinct rotation. All of them are written or none: ``OSError`` names the
-    file that failed.
+    All of them are written or none: ``OSError`` names the file that failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {}
-    captions: dict[str, str] = {}
+    pictures, figures = [], []
     published = published_length(model) is not None
     for n, (fact, layers) in enumerate(zip(facts, model.distinct.values(), strict=True), start=1):
-        suffix, whose = (f"_{n}", f"Rotation {n}, layers {ranges(layers)}") if len(facts) > 1 else ("", "")
-        for name, figure in (("wavelengths", wavelengths(fact, published)), ("decay", decay_curve(fact))):
-            if whose:
-                figure.suptitle(whose, fontsize="medium")
-            figures[f"{name}{suffix}"] = figure
-            words = caption(name, fact, published)
-            captions[f"{name}{suffix}"] = f"{whose}. {words}" if whose else words
-    pictures = {name: Picture(folder / f"{name}.png", captions[name]) for name in figures}
-    write_together({pictures[name].path: png_bytes(figure, dpi=120) for name, figure in figures.items()})
+        suffix, whose = (f"_{n}", f"Rotation {n}, layers {ranges(layers)}. ") if len(facts) > 1 else ("", "")
+        pictures.append(Picture(folder / f"wavelengths{suffix}.png", whose + caption(fact, published)))
+        figures.append(wavelengths(fact, published))
+    write_together({one.path: png_bytes(figure, dpi=120) for one, figure in zip(pictures, figures, strict=True)})
     return pictures
 
 
-def caption(name: str, facts: SpecFacts, published: bool = False) -> str:
-    """One sentence on what to see in the figure of that name; nothing that is not drawn."""
+def caption(facts: SpecFacts, published: bool = False) -> str:
+    """What to see in the figure; nothing that is not drawn."""
     before = " Grey: before scaling, as the model was trained." if _moved(facts) else ""
     never = f" A pair above the {_line(facts, published)} never completes a turn inside it." if _seen(facts) else ""
-    bound = "" if facts.spec.second else " Below: RoFormer's upper bound."
-    return {
-        "wavelengths": f"{_positions(facts)} per turn of each pair.{before}{never}",
-        "decay": "Expected score of equal vectors by distance, between its lowest and highest value near there: it "
-        f"falls, then wavers.{bound}",
-    }[name]
+    return f"{_positions(facts)} per turn of each pair.{before}{never}"
 
 
 def _positions(facts: SpecFacts) -> str:
@@ -91,19 +77,13 @@ def _moved(facts: SpecFacts) -> dict[int, float]:
     return {i: wave for i, wave in before.items() if not math.isclose(wave, facts.wavelengths[i])}
 
 
-def _figure(width: float = 8.0, height: float = 4.0, rows: int = 1) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, sharex=True)
-    for ax in [axes] if rows == 1 else axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
 def wavelengths(facts: SpecFacts, published: bool = False) -> Any:
     """Wavelength per pair on a log scale, coloured by what the scaling does to it, against the trained length."""
-    figure, ax = _figure()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 4.0), layout="constrained")
+    ax = figure.subplots()
+    ax.spines[["top", "right"]].set_visible(False)
     seen, moved = _seen(facts), _moved(facts)
     if moved:
         ax.plot([*moved], [*moved.values()], ".", color="#aaaaaa", markersize=4, label="before scaling")
@@ -121,40 +101,3 @@ def wavelengths(facts: SpecFacts, published: bool = False) -> Any:
     ax.set(yscale="log", xlabel="pair", ylabel=f"wavelength ({unit(facts.spec)})", title="Wavelengths")
     ax.legend(frameon=False, loc="lower right")
     return figure
-
-
-def decay_curve(facts: SpecFacts) -> Any:
-    """Mean cosine by distance, along all axes together and along each alone; below it RoFormer's bound in its own unit.
-
-    It wavers faster than a curve could show, so it is drawn as the band between its lowest and its highest values.
-    The bound is one of rotations: it is left out where the two members of a pair rotate apart.
-    """
-    spec = facts.spec
-    figure, panels = _figure(height=5.0, rows=1 if spec.second else 2)
-    upper = panels if spec.second else panels[0]
-    upper.axhline(0, color="black", linewidth=0.5)
-    for axis in range(spec.axes.count) if spec.axes.count > 1 else ():
-        label = f"axis {axis_names(spec.axes.count)[axis]} alone"
-        _band(upper, envelope(facts, COLUMNS, axis), COLORS[(axis + 3) % len(COLORS)], label)
-    _band(upper, envelope(facts, COLUMNS), COLORS[0], "all axes together")
-    if spec.axes.count > 1:
-        upper.legend(frameon=False, loc="lower left")
-    if facts.first_negative is not None:
-        upper.axvline(facts.first_negative, color=COLORS[2], linestyle="--", linewidth=1)
-        label = f"first negative: {facts.first_negative:,} "
-        upper.annotate(label, (facts.first_negative, 0.9), color=COLORS[2], ha="right")
-    upper.set(xscale="log", ylabel="mean of cos(d θ)", title="Decay")
-    lower = upper
-    if not spec.second:
-        lower = panels[1]
-        _band(lower, envelope(facts, COLUMNS, of=bound), COLORS[3], "")
-        lower.set(ylabel="RoFormer's bound", ylim=(0, None))
-    lower.set(xscale="log", xlabel=f"relative distance d ({unit(spec)})")
-    return figure
-
-
-def _band(ax: Any, band: tuple[Any, Any, Any], color: str, label: str) -> None:
-    starts, low, high = (t.numpy() for t in band)
-    ax.fill_between(starts, low, high, color=color, alpha=0.35, linewidth=0, label=label)
-    ax.plot(starts, low, color=color, linewidth=1)
-    ax.plot(starts, high, color=color, linewidth=1)

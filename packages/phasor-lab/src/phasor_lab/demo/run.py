@@ -15,7 +15,7 @@ from phasor.support.plain_text import html_text, say
 from phasor.support.whole_files import write_whole
 from phasor.tools.inspect import SpecFacts, model_facts, page, to_dict
 
-from ..lab import load_model, quick, read_text
+from ..lab import compare, load_model, read_text
 from ..lab.export import export
 from ..run_folder.files import write_json
 from ..run_folder.pictures import png_source
@@ -24,6 +24,10 @@ from .healing import MADE_SICK, healing
 from .measurements import FAR, NEAR, TOO_MUCH, LawResult, relative_law
 from .studying import BYTES, STRETCH, studying
 
+TRAINED: dict[str, Any] = {  # a minute and a half
+    "encodings": ("sinusoidal", "rotary", "alibi"), "tokens": 600_000, "scored": 16_384, "times": (1, 1.5, 2, 4, 8),
+    "schemes": ("none", "linear", "ntk", "yarn"),
+}  # fmt: skip
 COLUMNS = (f"at {NEAR}", "its maximum", *FAR.values())
 _LAB = (
     "lab/report.txt",
@@ -73,7 +77,7 @@ def run(out: Path, say: Callable[[str], None] = say, *, train: bool = True, prog
     write_whole(index, content.encode())
     if train:
         say("\nsmall models trained on 64 bytes at a time; loss at longer contexts, then the rotary one stretched")
-        quick(out / "lab", say=say, progress=progress, command="phasor demo")
+        compare(out / "lab", **TRAINED, say=say, progress=progress, command="phasor demo")
     if looked_at:
         results |= _trained(out, say)
     elif train:
@@ -158,11 +162,11 @@ def _cells(values: tuple[float, ...]) -> str:
     return "".join(f"<td{' class=bad' if float(text) > TOO_MUCH else ''}>{text}</td>" for text in shown)
 
 
-def _section(name: str, kind: str, text: str, pictures: dict[str, Picture]) -> str:
+def _section(name: str, kind: str, text: str, pictures: list[Picture]) -> str:
     figures = "".join(
         f'<figure><img src="{png_source(picture.path.read_bytes())}" alt="{html_text(picture.caption)}">'
         f"<figcaption>{html_text(picture.caption)}</figcaption></figure>"
-        for picture in pictures.values()
+        for picture in pictures
     )
     anchor = html_text(name.replace("/", "--"))
     return (

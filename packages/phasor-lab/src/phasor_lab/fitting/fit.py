@@ -16,7 +16,6 @@ from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.memory import free_memory
 from phasor.tools.doctor.text.tokens import tokens_of
 
-from ..processes import process_group
 from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .descent import descend
@@ -58,7 +57,7 @@ def fit(
     - ``evaluations``: how often the loss is evaluated. A ``seed`` gives the same result again.
     - ``tell``: called with the evaluations done and the most there can be.
 
-    The model stays as it is. Under torchrun the processes share the windows, and all return the same.
+    The model stays as it is.
     Raises ``ValueError`` for a length that is not above the trained one, texts that are too short or overlap
     (`check_apart`), a model in training mode, and one whose frequencies cannot be replaced (`RunningModel`,
     `DivisorLoss`).
@@ -73,23 +72,22 @@ def fit(
     """
     whole("length", length)
     whole("evaluations", evaluations, at_least=FEWEST)
-    with process_group() as group:
-        loss = DivisorLoss(RunningModel(model, group))
-        trained = _trained(loss.model, trained, length)
-        _check_room(model, length)
-        if holdout is None:
-            half = len(tokens) // 2
-            tokens, holdout = tokens[:half], tokens[half:]
-        factor = _attention(attention, length, trained)
-        aim = Objective(loss, tokens, length, trained, factor, seed, lambda done: tell(done, evaluations))
-        judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
-        check_apart(tokens, judged)
-        known = {name: divided(loss.spec, name, trained, length) for name in SCHEMES}
-        best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST)
-        losses, at_trained = {}, {}
-        for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
-            losses[name], at_trained[name] = loss.at(judged, divisors, by), loss.at(near, divisors, by)
-        short = loss.at(near, torch.ones_like(best), factor)
+    loss = DivisorLoss(RunningModel(model))
+    trained = _trained(loss.model, trained, length)
+    _check_room(model, length)
+    if holdout is None:
+        half = len(tokens) // 2
+        tokens, holdout = tokens[:half], tokens[half:]
+    factor = _attention(attention, length, trained)
+    aim = Objective(loss, tokens, length, trained, factor, seed, lambda done: tell(done, evaluations))
+    judged, near = (windows_of("holdout", holdout, n, JUDGED) for n in (length, trained))
+    check_apart(tokens, judged)
+    known = {name: divided(loss.spec, name, trained, length) for name in SCHEMES}
+    best = _search(aim, [divisors for divisors, _ in known.values()], evaluations - FEWEST)
+    losses, at_trained = {}, {}
+    for name, (divisors, by) in {**known, FITTED: (best, factor)}.items():
+        losses[name], at_trained[name] = loss.at(judged, divisors, by), loss.at(near, divisors, by)
+    short = loss.at(near, torch.ones_like(best), factor)
     plain = {name: (tuple(divisors.tolist()), by) for name, (divisors, by) in known.items()}
     return Fit(
         trained, length, tuple(best.tolist()), factor, losses, at_trained, short, plain, aim.tried, len(judged), seed
@@ -157,12 +155,11 @@ def fit_folder(
     config = read_folder(folder)
     tokens = tokens_of(Path(text), folder, config)
     other = None if holdout is None else tokens_of(Path(holdout), folder, config)
-    with process_group() as group:
-        try:
-            fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, **options)
-        except ShortText as error:
-            files = text if holdout is None else f"{text}, {holdout}"
-            raise ValueError(f"{files}: {error}") from None
-        if out is not None and group.first:
-            write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
+    try:
+        fitted = fit(load(folder, way_out=LARGER), tokens, holdout=other, **options)
+    except ShortText as error:
+        files = text if holdout is None else f"{text}, {holdout}"
+        raise ValueError(f"{files}: {error}") from None
+    if out is not None:
+        write_whole(Path(out), (json.dumps(written(fitted, config), indent=2) + "\n").encode())
     return fitted

@@ -50,13 +50,8 @@ class DivisorLoss:
                 )
             return torch.cat([loss.detach().double().cpu()[None], by])
 
-        # Each process has its share of the batches. They are added in their order, so the number of processes does not
-        # change a bit.
-        batches, group = windows.split(max(1, BACK_AT_ONCE // windows.shape[1])), self.model.group
-        slopes = torch.zeros(len(batches), 1 + len(logarithms), dtype=torch.float64)
-        for i in range(group.rank, len(batches), group.size):
-            slopes[i] = slope(batches[i].to(self.model.device))
-        total = sum(group.total(slopes).unbind(), torch.zeros(slopes.shape[1], dtype=torch.float64))
-        total = total / windows[:, 1:].numel()
+        batches = windows.split(max(1, BACK_AT_ONCE // windows.shape[1]))
+        zero = torch.zeros(1 + len(logarithms), dtype=torch.float64)
+        total = sum((slope(batch.to(self.model.device)) for batch in batches), zero) / windows[:, 1:].numel()
         check_loss(float(total.sum()), windows)
         return total

@@ -1,6 +1,6 @@
 """Small models trained and evaluated on real text: which encoding, how far does it reach, how far can it be stretched.
 
-`quick` does everything once, `compare` sets all encodings side by side; the parts are `train`, `evaluate`, `extend`,
+`compare` does everything once and sets encodings side by side; the parts are `train`, `evaluate`, `extend`,
 `export` and `report`.
 """
 
@@ -10,7 +10,6 @@ from .encodings import ENCODINGS, register_encoding
 from .evaluate import SCHEMES, evaluate, extend
 from .export import export
 from .model import Decoder, ModelConfig
-from .quick import quick
 from .report import report
 from .run import RunConfig
 from .train import Trained, load_model, train
@@ -28,7 +27,6 @@ __all__ = [
     "export",
     "extend",
     "load_model",
-    "quick",
     "read_text",
     "register_encoding",
     "report",

@@ -9,9 +9,9 @@ import torch
 
 from ..run_folder.files import write_json
 from . import results
-from .data import Text, read_text
+from .data import read_text
 from .encodings import ENCODINGS
-from .evaluate import evaluate
+from .evaluate import evaluate, extend
 from .model import ModelConfig
 from .report import mean_cell, report, table_text
 from .run import RunConfig
@@ -28,39 +28,33 @@ def compare(
     *,
     tokens: int = SMALL["tokens"],
     scored: int = SMALL["scored"],
+    times: Sequence[float] = TIMES,
+    schemes: Sequence[str] = (),
     progress: bool = True,
     command: str = "",
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Train and evaluate every encoding (those named, or all that are registered) and report into ``out_dir``.
 
-    ``tokens`` is the budget of each, ``scored`` the held-out bytes at every length. Killed and called again, it goes on
-    where it was. Returns the numbers of ``report.json``.
+    ``tokens`` is the budget of each (the time is nearly proportional), ``scored`` the held-out bytes at every length,
+    ``times`` the lengths as multiples of the trained one; rotary models are also extended by ``schemes``. Killed and
+    called again, it goes on where it was. Returns the numbers of ``report.json``.
     """
     source, out = read_text(text), Path(out_dir)
     about = {"command": command, "text": ", ".join(source.names)}
     folders = []
     for name in encodings or list(ENCODINGS):
         config = RunConfig(model=ModelConfig(encoding=name), tokens=tokens, batch=16, source=source.sha256)
-        folders.append(run_once(config, out, source, TIMES, scored, progress=progress, about=about))
-    return said(report(folders, out), out, say)
-
-
-def run_once(
-    config: RunConfig, out: Path, source: Text, times: Sequence[float], scored: int, *, progress: bool,
-    about: dict[str, Any],
-) -> Path:  # fmt: skip
-    """One model trained and evaluated; the folder of its run."""
-    folder = out / "runs" / config.name
-    with threads(1):
-        train(config, folder, source, progress=progress, about=about)
-        model, _ = load_model(folder)
-        write_json(folder / results.EVALUATION, evaluate(model, config, source, times=times, tokens=scored))
-    return folder
-
-
-def said(numbers: dict[str, Any], out: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """The tables of a report, and where the rest of it lies."""
+        folders.append(folder := out / "runs" / config.name)
+        with threads(1):
+            train(config, folder, source, progress=progress, about=about)
+            model, _ = load_model(folder)
+            evaluation = evaluate(model, config, source, times=times, tokens=scored)
+            write_json(folder / results.EVALUATION, evaluation)
+            if schemes and config.model.rotary_spec:
+                extension = extend(model, config, source, schemes=schemes, tokens=scored)
+                write_json(folder / results.EXTENSION, extension)
+    numbers = report(folders, out)
     for name, section in numbers["sections"].items():
         say(table_text(name, section["curves"], mean_cell) + "\n")
     if numbers["training"]:

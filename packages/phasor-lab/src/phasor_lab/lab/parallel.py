@@ -6,7 +6,6 @@ of all its parts, on every backend: torch's own context parallel has no backward
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from phasor.positions.shards import Scheme, shard, shard_order
 from phasor.support.checks import whole
 
 from ..processes import Group
-from ..run_folder import checkpoint, sharded, tensors
+from ..run_folder.tensors import check_like
 from ..run_folder.training import adamw
 from .data import Text
 from .model import Decoder, SequencePart
@@ -144,9 +143,6 @@ class ParallelTraining(DecoderTraining):
         self.mesh = Mesh(parallel, group.size)
         super().__init__(config, text, group)
         self.part = self.mesh.part_of(config.model.length)
-        self.tensors = {checkpoint.MODEL + name: weight for name, weight in tensors.tensors_of(self.model).items()}
-        for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
-            self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
 
     def initial_model(self) -> Decoder:
         return self.mesh.sharded(super().initial_model())
@@ -175,12 +171,9 @@ class ParallelTraining(DecoderTraining):
         for weights in groups:
             clip_grads_with_norm_(weights, 1.0, norm)
 
-    def fill(self, path: Path, saved: Mapping[str, Tensor]) -> None:
+    def fill(self, saved: Mapping[str, Tensor]) -> None:
         """Every process has read the whole checkpoint, and keeps its part."""
-        try:
-            tensors.check_like(saved, self.tensors)
-        except ValueError as error:
-            raise checkpoint.fault(path, error) from None
+        check_like(saved, self.tensors)
         with torch.no_grad():
             for name, tensor in self.tensors.items():
                 whole_ = saved[name]
@@ -188,5 +181,5 @@ class ParallelTraining(DecoderTraining):
                     whole_ = distribute_tensor(whole_, tensor.device_mesh, tensor.placements, src_data_rank=None)
                 local(tensor).copy_(local(whole_))
 
-    def save(self, folder: Path) -> None:
-        sharded.save(folder, self.tensors, len(self.losses), self.state(), self.group)
+    def whole_tensors(self) -> dict[str, Tensor]:
+        return {name: x.full_tensor() if isinstance(x, DTensor) else x for name, x in self.tensors.items()}

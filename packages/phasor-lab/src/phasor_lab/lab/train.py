@@ -2,14 +2,10 @@
 
 import json
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
 
 from phasor.cli.progress import progress as told
 from phasor.cli.progress import silent
@@ -18,19 +14,17 @@ from phasor.support.lock import alone
 from phasor.support.whole_files import remove_partial, write_whole
 
 from ..processes import Group, SaidByAll, process_group
-from ..run_folder import checkpoint, sharded
 from ..run_folder.files import read_json, write_json
 from ..run_folder.tensors import filled
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
-from .training import CHECKPOINT, STATE, DecoderTraining, run_of
+from .training import CHECKPOINT, MODEL, DecoderTraining, naming, read_checkpoint
 
 if TYPE_CHECKING:
     from .parallel import Parallel
 
 METRICS, RUN = "metrics.jsonl", "run.json"
-MODEL = checkpoint.MODEL
 
 
 @dataclass(frozen=True)
@@ -60,8 +54,7 @@ def train(
     (the losses, one line a step) beside it, and ``run.json`` (the config and ``about``; of a finished run only where
     it is damaged). Under torchrun every process takes its share of each batch, and the losses are those of one process
     to float rounding.
-    ``parallel``: how sequences, heads and weights are cut as well; checkpoints on the way are then in shards, that of
-    the end is the same file. Any number of processes goes on from either.
+    ``parallel``: how sequences, heads and weights are cut as well. Any number of processes goes on from a checkpoint.
 
     Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
     damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
@@ -93,7 +86,6 @@ def train(
                     write_metrics(folder / METRICS, training.losses)
                 training.save(folder)
         if group.first:
-            make_one_file(folder, training.tensors)
             write_metrics(folder / METRICS, training.losses)  # also of a finished run, where they are damaged
         return Trained(folder, config, first, training.losses[-1], speed)
 
@@ -130,16 +122,6 @@ def training_of(config: RunConfig, text: Text, group: Group, parallel: "Parallel
     return ParallelTraining(config, text, group, parallel)
 
 
-def make_one_file(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Of a finished run in shards, the checkpoint that evaluations read; nothing if there are no shards."""
-    if not sharded.is_there(folder):
-        return
-    whole_ = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in tensors.items()}
-    sharded.fill(folder, whole_)
-    checkpoint.save(folder / CHECKPOINT, whole_, sharded.about(folder, STATE))
-    sharded.remove(folder)
-
-
 def _has_config(path: Path, config: RunConfig) -> bool:
     """Whether the file is there, whole and of this run."""
     try:
@@ -156,15 +138,12 @@ def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
     path = Path(folder) / CHECKPOINT
     if not path.is_file():
         raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
-    tensors, state = checkpoint.load(path, STATE)
-    config = run_of(path, state)
-    if len(state["losses"]) < config.steps:
+    tensors, config, losses = read_checkpoint(path)
+    if len(losses) < config.steps:
         raise ValueError(
-            f"run must be finished, got {str(folder)!r} at step {len(state['losses'])} of {config.steps}; "
+            f"run must be finished, got {str(folder)!r} at step {len(losses)} of {config.steps}; "
             "repeat its `phasor lab train` command to go on"
         )
     weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
-    try:
+    with naming(path):
         return filled(lambda: Decoder(config.model), weights).eval(), config
-    except ValueError as error:
-        raise checkpoint.fault(path, error) from None

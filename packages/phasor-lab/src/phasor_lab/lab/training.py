@@ -1,7 +1,9 @@
 """A training between two steps: the model, its optimizer, and what a step does with them."""
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..processes import Group
-from ..run_folder import checkpoint, sharded
+from ..run_folder.tensors import damaged, fill, read_tensors, tensors_of, write_tensors
 from ..run_folder.training import adamw, check_loss
 from .data import Text
 from .model import Decoder
 from .run import RunConfig
 
-CHECKPOINT = checkpoint.FILE
+CHECKPOINT, MODEL = "checkpoint.safetensors", "model."
+WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
 STATE = {"run": dict, "losses": [(int, float)]}  # a loss for each step that is done
 
 
@@ -30,7 +33,9 @@ class DecoderTraining:
         self.optimizer = self.optimizer_of(
             list(self.model.parameters()), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
-        self.tensors = checkpoint.tensors_of(self.model, self.optimizer)
+        self.tensors = {MODEL + name: tensor for name, tensor in tensors_of(self.model).items()}
+        for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
+            self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
 
     def initial_model(self) -> Decoder:
         """The model as it is before the first step."""
@@ -76,47 +81,56 @@ class DecoderTraining:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint, if there is one.
+        """Go on from a checkpoint, if there is one. A link that leads nowhere is: it is refused."""
+        if os.path.lexists(path):
+            tensors, config, losses = read_checkpoint(path)
+            check_same(path, self.config.flat(), config.flat())
+            with naming(path):
+                self.fill(tensors)
+            self.losses = losses
 
-        Of one file and of shards the later one counts: a run may have gone on in the other way.
-        """
-        folder, later = path.parent, None
-        if sharded.is_there(folder):
-            later = sharded.about(folder, STATE)
-            checkpoint.check_same(folder / sharded.FILE, self.config.flat(), run_of(path, later).flat())
-        if checkpoint.is_there(path):
-            tensors, state = checkpoint.load(path, STATE)
-            checkpoint.check_same(path, self.config.flat(), run_of(path, state).flat())
-            if later is None or len(state["losses"]) >= len(later["losses"]):
-                self.fill(path, tensors)
-                self.losses = state["losses"]
-                return
-        if later is not None:
-            sharded.fill(folder, self.tensors)
-            self.losses = later["losses"]
+    def fill(self, saved: Mapping[str, Tensor]) -> None:
+        fill(self.tensors, saved)
 
-    def fill(self, path: Path, saved: Mapping[str, Tensor]) -> None:
-        checkpoint.fill(path, self.tensors, saved)
-
-    def state(self) -> dict[str, Any]:
-        return {"run": self.config.to_dict(), "losses": self.losses}
+    def whole_tensors(self) -> Mapping[str, Tensor]:
+        """What a checkpoint holds, whole on every process."""
+        return self.tensors
 
     def save(self, folder: Path) -> None:
-        """Write what `resume` reads."""
-        if self.group.first:
-            checkpoint.save(folder / CHECKPOINT, self.tensors, self.state())
-            sharded.remove(folder)  # of an earlier step
+        """Write what `resume` reads, on any number of processes."""
+        tensors, state = self.whole_tensors(), {"run": self.config.to_dict(), "losses": self.losses}
+        with self.group.alike():
+            if self.group.first:
+                write_tensors(folder / CHECKPOINT, tensors, state)
 
 
-def run_of(path: Path, state: dict[str, Any]) -> RunConfig:
-    """The run that a checkpoint is of. Raises ``ValueError`` if it is damaged."""
-    try:
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunConfig, list[float]]:
+    """Its tensors, the run that it is of, and the losses so far. Raises ``ValueError`` if it is damaged."""
+    tensors, state = read_tensors(path, WHAT, WAY_OUT, STATE)
+    with naming(path):
         config = RunConfig.from_dict(state["run"])
         if not 0 < len(state["losses"]) <= config.steps:
             raise ValueError(f"step {len(state['losses'])} of {config.steps}")
+    return tensors, config, state["losses"]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A ``ValueError`` of this block says that the checkpoint cannot be gone on from."""
+    try:
+        yield
     except ValueError as error:
-        raise checkpoint.fault(path, error) from None
-    return config
+        raise damaged(path, WHAT, error, WAY_OUT) from None
+
+
+def check_same(path: Path, ours: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` if the settings of this run are not those that a checkpoint was saved with."""
+    pairs = ((key, saved.get(key), ours.get(key)) for key in sorted(ours.keys() | saved.keys()))
+    if differences := "; ".join(f"{key} {old!r}, now {new!r}" for key, old, new in pairs if old != new):
+        raise ValueError(
+            f"{path} must be of the same run, got one with {differences}; "
+            "choose another folder, or delete it to start over"
+        )
 
 
 def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:

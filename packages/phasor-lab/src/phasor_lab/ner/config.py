@@ -125,7 +125,7 @@ class TrainConfig(Config):
     """The training. Two runs with equal configs on equal data end with equal weights, to the bit on one machine.
 
     The learning rate rises over a twentieth of the steps to ``lr`` and falls to 0 along a cosine; that of the head
-    peaks at ``head_lr`` (default: 0.001 on a pretrained encoder, whose ``lr`` is too small for it, else ``lr``).
+    peaks at 0.001 on a pretrained encoder, whose ``lr`` is too small for it.
     What is evaluated and saved is the running mean of the weights with ``average`` as its decay (0: the last weights).
     Training stops early when dev F1, once above 0, has not improved for ``patience`` epochs (0: never).
 
@@ -141,12 +141,10 @@ class TrainConfig(Config):
     epochs: int = 10
     batch: int = 32
     lr: float = 3e-3
-    head_lr: float | None = None
     average: float = 0.99
     patience: int = 5
     threshold: float | None = None
     mode: Mode = "nested"
-    bfloat16: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -154,9 +152,6 @@ class TrainConfig(Config):
         at_most("batch", self.batch, 2**16)
         whole("patience", self.patience, at_least=0)
         number("lr", self.lr, above=0)
-        if self.head_lr is not None:
-            number("head_lr", self.head_lr, above=0)
-        flag("bfloat16", self.bfloat16)
         check_share("average", self.average)
         if self.threshold is not None:
             check_share("threshold", self.threshold)

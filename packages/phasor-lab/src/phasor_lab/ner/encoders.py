@@ -11,15 +11,6 @@ from .config import SpanConfig
 from .embeddings import Locked, Maxout, make_embedding
 
 
-class LSTM(nn.LSTM):
-    """torch's LSTM, on a CPU in float32 even under autocast: only some CPUs have one in bfloat16."""
-
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        with torch.autocast("cpu", enabled=False):  # tensors on a GPU have an autocast of their own, which stays on
-            output: Tensor = super().forward(x)[0]
-        return output
-
-
 class BiLSTM(nn.Module):
     """Two LSTMs a layer, one on the reversed text. Reversed inside its own length: padding is last for both."""
 
@@ -28,15 +19,16 @@ class BiLSTM(nn.Module):
         self.width = config.dim
         self.embedding = make_embedding(config)
         half = config.dim // 2
-        self.forwards = nn.ModuleList(LSTM(config.dim, half, batch_first=True) for _ in range(config.layers))
-        self.backwards = nn.ModuleList(LSTM(config.dim, half, batch_first=True) for _ in range(config.layers))
+        self.forwards, self.backwards = (
+            nn.ModuleList(nn.LSTM(config.dim, half, batch_first=True) for _ in range(config.layers)) for _ in range(2)
+        )
         self.dropout = Locked(config.dropout)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         x = self.embedding(ids)
         there = reversed_within(mask)
         for forwards, backwards in zip(self.forwards, self.backwards, strict=True):
-            x = torch.cat((forwards(x), _take(backwards(_take(x, there)), there)), dim=-1)
+            x = torch.cat((forwards(x)[0], _take(backwards(_take(x, there))[0], there)), dim=-1)
             x = self.dropout(x)
         return x
 

@@ -61,8 +61,6 @@ def tokenizer_of_encoder(folder: Path) -> Any:
     backend = tokenizer.backend_tokenizer
     if backend.get_vocab_size() <= len(tokenizer.all_special_ids):  # what transformers makes of a folder without one
         raise ValueError(f"encoder must have a tokenizer in its folder (tokenizer.json), got none in {str(folder)!r}")
-    backend.no_padding()
-    backend.no_truncation()  # windows are cut by the alignment, which loses nothing
     return backend
 
 

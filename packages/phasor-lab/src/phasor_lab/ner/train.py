@@ -1,6 +1,5 @@
 """Training: batches and dropout are functions of (seed, step), so equal settings end with equal weights."""
 
-import hashlib
 import json
 import math
 import time
@@ -32,7 +31,7 @@ BETAS = (0.9, 0.99)  # a run has a few thousand steps: the usual 0.999 would rem
 WARMUP, WEIGHT_DECAY, CLIP = 0.05, 0.01, 1.0
 LEAST = 0.002  # the lowest probability that is looked at for the best threshold
 POOL = 50  # batches sorted by length together: less padding, still another mixture every epoch
-HEAD_LR = 1e-3  # on a pretrained encoder
+HEAD_LR = 1e-3  # of a new layer on pretrained weights, which bear less
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,6 @@ def train(
     if not report.kept:
         raise ValueError(f"data must hold an entity that lies on the tokens of a window, got {report}")
     true = [example.entities for example in dev]
-    run = {"train": config.to_dict(), "data": {"train": digest(data), "dev": digest(dev)}}
     training = SpanTraining(model.to(device), config, -(-len(windows) // config.batch))
     with (
         alone(folder),  # makes it: what cannot be written is said now, not after an epoch
@@ -99,7 +97,7 @@ def train(
                     predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
                 score = evaluate(true, predictions).overall
                 if training.record(score, threshold, time.perf_counter() - start):
-                    save(folder, model, tokenizer, run | {"threshold": threshold})
+                    save(folder, model, tokenizer, {"train": config.to_dict(), "threshold": threshold})
             write_whole(folder / LOG, "".join(json.dumps(entry) + "\n" for entry in training.history).encode())
             say(line(training.history[-1], config.epochs))
     best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
@@ -119,9 +117,10 @@ class SpanTraining:
         self.history: list[dict[str, Any]] = []
         self.weights = list(model.parameters())
         self.mean = [p.detach().clone() for p in self.weights]
+        head_lr = HEAD_LR if model.config.encoder == "pretrained" else config.lr
         groups = [
             {"params": list(model.encoder.parameters()), "peak": config.lr},
-            {"params": list(model.head.parameters()), "peak": head_lr(model, config)},
+            {"params": list(model.head.parameters()), "peak": head_lr},
         ]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=WEIGHT_DECAY, betas=BETAS, fused=True)
 
@@ -154,8 +153,7 @@ class SpanTraining:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(group["peak"], self.step, self.steps)
         batch = collate(windows).to(self.weights[0].device)
-        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=config.bfloat16):
-            loss = self.model.loss(batch)
+        loss = self.model.loss(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.weights, CLIP)
         self.optimizer.step()
@@ -164,7 +162,7 @@ class SpanTraining:
         keep = min(config.average, (1 + self.step) / (10 + self.step))
         torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - keep)
         value = float(loss.detach())
-        check_loss(value, self.step, lr=config.lr, head_lr=head_lr(self.model, config))
+        check_loss(value, self.step, lr=config.lr)
         self.step += 1
         self.loss += value
         return value
@@ -213,13 +211,6 @@ def shuffled(windows: Sequence[Encoded], batch: int, seed: int, epoch: int) -> l
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
 
 
-def head_lr(model: SpanModel, config: TrainConfig) -> float:
-    """The head's peak: a new layer on pretrained weights needs more than what these bear."""
-    if config.head_lr is not None:
-        return config.head_lr
-    return HEAD_LR if model.config.encoder == "pretrained" else config.lr
-
-
 def learning_rate(peak: float, step: int, steps: int) -> float:
     """Linear warmup to ``peak`` in a twentieth of the steps, then a cosine down to 0.
 
@@ -238,9 +229,3 @@ def line(entry: dict[str, Any], epochs: int) -> str:
         f"epoch {entry['epoch']:>3}/{epochs}  loss {entry['loss']:.3f}  dev F1 {entry['f1']:.4f}  "
         f"P {entry['precision']:.4f}  R {entry['recall']:.4f}  {entry['seconds']:.0f} s"
     )
-
-
-def digest(examples: Sequence[Example]) -> str:
-    """SHA-256 of the texts and their entities: a model's folder says what it was trained on."""
-    lines = (repr((example.text, [(e.start, e.end, e.label) for e in example.entities])) for example in examples)
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()

@@ -4,6 +4,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from zlib import crc32
 
 from .config import SpanConfig
@@ -12,16 +13,10 @@ from .config import SpanConfig
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI ")
 UNKNOWN = "[UNK]"
 FEATURES: dict[str, Callable[[str], str]] = {
-    "form": lambda word: word,
-    "lower": lambda word: word.lower(),
-    "prefix1": lambda word: word[:1],
-    "prefix2": lambda word: word[:2],
-    "prefix3": lambda word: word[:3],
-    "prefix4": lambda word: word[:4],
-    "suffix1": lambda word: word[-1:],
-    "suffix2": lambda word: word[-2:],
-    "suffix3": lambda word: word[-3:],
-    "suffix4": lambda word: word[-4:],
+    "form": str,
+    "lower": str.lower,
+    **{f"prefix{n}": itemgetter(slice(n)) for n in (1, 2, 3, 4)},
+    **{f"suffix{n}": itemgetter(slice(-n, None)) for n in (1, 2, 3, 4)},
     "shape": lambda word: shape(word),
 }
 

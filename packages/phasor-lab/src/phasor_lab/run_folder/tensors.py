@@ -29,10 +29,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Any) -> None
     write_whole(path, save(stored, metadata={KEY: json.dumps({"sha256": digest(stored, text), "about": text})}))
 
 
-def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor], Any]:
-    """What `write_tensors` wrote. Raises ``ValueError`` if a bit of it has changed, or if it is another file.
+def read_tensors(path: Path, what: str, way_out: str, pattern: Any = object) -> tuple[dict[str, Tensor], Any]:
+    """What `write_tensors` wrote, the plain data like ``pattern`` (`conform`).
 
-    Also if a value is infinite or no number.
+    Raises ``ValueError`` if a bit of it has changed, if it is another file, or if a value is infinite or no number.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -50,7 +50,7 @@ def read_tensors(path: Path, what: str, way_out: str) -> tuple[dict[str, Tensor]
         sealed = conform(parsed(metadata[KEY]), SEALED)
         if digest(tensors, sealed["about"]) != sealed["sha256"]:
             raise ValueError("content that has changed since it was written (SHA-256)")
-        about = parsed(sealed["about"])
+        about = conform(parsed(sealed["about"]), pattern)
         if wild := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
             of = counted(wild, "tensor")
             raise ValueError(f"{shown(wild[0])} with values that are infinite or no numbers, in {of}")

@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from phasor import Observation, RotarySpec
 from phasor.models.rotary_of import rotary_of
 
-from ..processes import Group
 from .windows import next_token_loss
 
-ALONE = Group()
 AT_ONCE = 4096  # tokens of one forward pass
 
 
@@ -31,7 +29,7 @@ class LayerRotation:
 
 
 class RunningModel:
-    """A causal model, its rotations, and the module that forms their cos and sin; over the processes of ``group``.
+    """A causal model, its rotations, and the module that forms their cos and sin.
 
     The module keeps one rotation in ``inv_freq`` and ``attention_scaling``, or one for each type of layer, with the
     type before these names (Gemma 3). ``layers``: the rotation of each layer, None where a layer has none.
@@ -41,13 +39,13 @@ class RunningModel:
     tables elsewhere.
     """
 
-    def __init__(self, model: nn.Module | Observation, group: Group = ALONE) -> None:
+    def __init__(self, model: nn.Module | Observation) -> None:
         rotary, model = model, model.model if isinstance(model, Observation) else model
         if not hasattr(model, "config"):
             raise ValueError(f"model must be a transformers model with a config, got {type(model).__name__}")
         if model.training:
             raise ValueError("model must be in evaluation mode, where nothing is dropped; call model.eval()")
-        self.model, self.group, self.rotary = model, group, rotary_of(rotary)
+        self.model, self.rotary = model, rotary_of(rotary)
         if any(spec is not None and spec.learned for spec in self.rotary.layers):
             raise ValueError("model must have frequencies that its config gives; those of this one are trained")
         self.module: Any = _rotary_module(model)
@@ -97,17 +95,10 @@ class RunningModel:
 
     @torch.no_grad()
     def token_losses(self, windows: Tensor, last: int | None = None) -> Tensor:
-        """Nats of each of the ``last`` tokens (all by default) of windows ``[n, L + 1]``: ``[n, last]`` in float64.
-
-        Each process has its share of the batches; all get the same numbers, to the bit, however many they are.
-        """
+        """Nats of each of the ``last`` tokens (all by default) of windows ``[n, L + 1]``: ``[n, last]`` in float64."""
         last = last or windows.shape[1] - 1
-        losses = torch.zeros(len(windows), last, dtype=torch.float64)
-        at_once = max(1, AT_ONCE // windows.shape[1])
-        for batch in range(self.group.rank, -(-len(windows) // at_once), self.group.size):
-            rows = slice(batch * at_once, (batch + 1) * at_once)
-            losses[rows] = self._of_batch(windows[rows].to(self.device), last)
-        losses = self.group.total(losses)
+        batches = windows.split(max(1, AT_ONCE // windows.shape[1]))
+        losses = torch.cat([self._of_batch(batch.to(self.device), last) for batch in batches]).double()
         check_loss(float(losses.sum()), windows)
         return losses
 

@@ -47,7 +47,7 @@ class HeadUse:
 def head_uses(running: RunningModel, rows: Tensor, own: list[Tensor]) -> tuple[HeadUse, ...]:
     """Of all heads, in windows ``rows`` ``[n, L + 1]``; ``own``: the frequencies of each rotation.
 
-    Layer by layer, since attention weights are large. Every process sees all: these rows are few.
+    Layer by layer, since attention weights are large.
     """
     uses: list[HeadUse] = []
     for layer, rotation in enumerate(running.layers):

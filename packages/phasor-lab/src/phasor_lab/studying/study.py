@@ -11,7 +11,6 @@ from phasor.support.checks import whole
 from phasor.tools.doctor.loading import load
 from phasor.tools.doctor.text.tokens import tokens_of
 
-from ..processes import process_group
 from ..running.model import RunningModel
 from ..running.windows import ShortText, read_folder, windows_of
 from .heads import head_uses
@@ -42,8 +41,7 @@ def study(
     2. every pair of every rotation is stopped, then slowed, in the whole model (`PairUse`);
     3. every head is described by its attention weights and scores (`HeadUse`).
 
-    ``tell`` is called with the pairs done, and how many there are. The model stays as it is. Under torchrun the
-    processes share the windows, and all return the same.
+    ``tell`` is called with the pairs done, and how many there are. The model stays as it is.
     Raises ``ValueError`` for a text that is too short, a model whose frequencies cannot be replaced (`RunningModel`),
     and one whose q and k, rotated back, do not give the loss of the model without rotation.
 
@@ -56,28 +54,27 @@ def study(
     """
     if length is not None:
         whole("length", length)
-    with process_group() as group:
-        running = RunningModel(model, group)
-        declared = running.rotary.max_position
-        length = min(declared or LENGTH, LENGTH) if length is None else length
-        _check_tokens(tokens, length, running)
-        rows = windows_of("tokens", tokens, length, WINDOWS)
-        _check_causal(running, rows[0])
-        own = running.own(length)
-        some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
-        heads = head_uses(running, some, own)
-        check_route(running, some, own)
-        done, most = 0, sum(map(len, own))
+    running = RunningModel(model)
+    declared = running.rotary.max_position
+    length = min(declared or LENGTH, LENGTH) if length is None else length
+    _check_tokens(tokens, length, running)
+    rows = windows_of("tokens", tokens, length, WINDOWS)
+    _check_causal(running, rows[0])
+    own = running.own(length)
+    some = rows[: max(1, min(OBSERVED, WEIGHTS // length**2))]
+    heads = head_uses(running, some, own)
+    check_route(running, some, own)
+    done, most = 0, sum(map(len, own))
 
-        def step() -> None:
-            nonlocal done
-            done += 1
-            tell(done, most)
+    def step() -> None:
+        nonlocal done
+        done += 1
+        tell(done, most)
 
-        with running.with_frequencies(own, running.factors(length)):
-            trained = trained_length(running, tokens)
-            loss = running.loss(rows)
-        pairs = pair_uses(running, rows, loss, step)
+    with running.with_frequencies(own, running.factors(length)):
+        trained = trained_length(running, tokens)
+        loss = running.loss(rows)
+    pairs = pair_uses(running, rows, loss, step)
     return Study(loss, length, declared, trained, pairs, heads)
 
 

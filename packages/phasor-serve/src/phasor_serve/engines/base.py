@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -35,7 +35,17 @@ class EngineRule:
         return f"{self.text} [{self.source}{'' if self.run else '; read, not run'}]"
 
 
-Rules = list[EngineRule]
+class Rules(list[EngineRule]):
+    """What a reading has met so far."""
+
+    def add(self, text: str, source: str, run: bool = False) -> None:
+        self.append(EngineRule(text, source, run))
+
+    def unread(self, stated: Mapping[str, Any], keys: Iterable[str], source: str, run: bool = False) -> None:
+        """Of each of ``keys``, which the engine does not read, that it is not, where it is stated."""
+        for key in keys:
+            if stated.get(key) is not None:
+                self.add(f"{key} is not read", source, run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +102,7 @@ class Engine(ABC):
     ) -> EngineReading:
         """What it makes of a config; ``softmax``: where its code multiplies the softmax, where a model has a factor."""
         if model.softmax_factor != 1:
-            rules.append(EngineRule(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", softmax, run))
+            rules.add(f"the softmax scale is multiplied by {model.softmax_factor:.6g}", softmax, run)
         told = tuple(dict.fromkeys(rules))
         return EngineReading(engine=self.name, version=self.version, model=model, length=length, rules=told)
 

@@ -6,17 +6,17 @@ from typing import ClassVar
 from phasor import ModelRotary
 from phasor.scaling import Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
-from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated
+from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, share_alone
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
 OLMO = "exllamav3/architecture/olmo3.py: Olmo3Config"
 PAGE = 256  # tokens
 DEFAULTS: dict[str, Rope] = {
-    "linear": {"factor": 1.0}, "proportional": {},
+    "linear": {"factor": 1.0},
     "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, ORIGINAL: 8192},
 }  # fmt: skip
 
@@ -53,7 +53,8 @@ class ExLlamaV3(Engine):
         groups = [config.text.get(key) for key in ("n_group", "topk_group")]
         if any(count not in (None, 1) for count in groups):
             raise CannotSayError(f"exllamav3 does not load it: experts are chosen in {groups[0]} groups")
-        rules: Rules = [EngineRule("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")]
+        rules = Rules()
+        rules.add("no length is refused; the cache bounds it", "exllamav3/cache/cache.py: Cache")
         facts = MODELS[config.name]
         ropes = {kind: {**config.text, **parameters(config, kind)} for kind in config.kinds}
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules), ropes)
@@ -93,20 +94,18 @@ def rotation(config: EngineConfig, facts: ExLlamaV3Model, kind: str, rules: Rule
     if "sliding" in kind and facts.local is not None and not facts.kinds:
         stated = config.text.get("rope_local_base_freq")
         if stated not in (None, facts.local):
-            rules.append(
-                EngineRule(f"rope_local_base_freq is not read: {facts.local:g}", "exllamav3/architecture", True)
-            )
+            rules.add(f"rope_local_base_freq is not read: {facts.local:g}", "exllamav3/architecture", True)
         return facts.local, None
     default = facts.local if "sliding" in kind and facts.local is not None else facts.theta
     base = (None if facts.kinds else config.text.get("rope_theta")) or parameters(config, kind).get("rope_theta")
     if base is None:
-        rules.append(EngineRule(f"no rope_theta: base {default:g}", "exllamav3/architecture", True))
+        rules.add(f"no rope_theta: base {default:g}", "exllamav3/architecture", True)
         base = default
     scheme = rope.get("rope_type") or rope.get("type") or "default"
     if "sliding" in kind and facts.plain:
         if config.text.get("layer_types"):
             return float(base), None
-        rules.append(EngineRule("no layer_types: no layer has a window, and all are scaled", OLMO, True))
+        rules.add("no layer_types: no layer has a window, and all are scaled", OLMO, True)
     return float(base), scaling_of(config, scheme, rope, rules)
 
 
@@ -114,16 +113,16 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
     declared = config.text.get("max_position_embeddings")
     if scheme in ("default", "mrope"):
         return None
-    if scheme == "proportional" and rope.get("factor") not in (None, 1):
-        rules.append(EngineRule("proportional: factor is not read", "exllamav3/architecture/gemma4.py", True))
+    if scheme == "proportional":
+        return share_alone(rope, rules, "exllamav3/architecture/gemma4.py", True)
     if scheme in DEFAULTS:
-        return PLAIN[scheme]({**DEFAULTS[scheme], **rope, **({"factor": 1.0} if scheme == "proportional" else {})})
+        return PLAIN[scheme]({**DEFAULTS[scheme], **rope})
     if scheme == "yarn":
         return yarn(config, rope, declared, rules)
     if scheme in ("longrope", "su"):
         original = int(rope.get(ORIGINAL) or config.text[ORIGINAL])
         side = "long" if (declared or 0) > original else "short"
-        rules.append(EngineRule(f"LongRoPE: the {side} factors at every length", ROPES, True))
+        rules.add(f"LongRoPE: the {side} factors at every length", ROPES, True)
         return always(side == "long", {**rope, ORIGINAL: original}, declared)
     raise ValueError(f"rope_type {scheme!r} is none that ExLlamaV3 {ExLlamaV3.version} knows")
 
@@ -136,7 +135,7 @@ def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -
     factor = declared / original
     if factor != rope.get("factor"):
         text = f"factor {rope.get('factor')} is not read: {declared} / {original} = {factor:g}"
-        rules.append(EngineRule(text, ROPES, True))
+        rules.add(text, ROPES, True)
     if factor < 1:
         raise CannotSayError(f"exllamav3: a YaRN factor of {factor:g}, max_position_embeddings / {ORIGINAL}, below 1")
     scaling = YaRN(
@@ -148,7 +147,7 @@ def yarn(config: EngineConfig, rope: Rope, declared: int | None, rules: Rules) -
     if MODELS[config.name].folds and both:
         return scaling
     if both and scaling.attention is None:
-        rules.append(EngineRule("mscale and mscale_all_dim are not read", ROPES, True))
+        rules.add("mscale and mscale_all_dim are not read", ROPES, True)
     return replace(scaling, mscale=None, mscale_all_dim=None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from phasor import ModelRotary, RotarySpec
 from phasor.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings
+from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings
 from .engine_config import EngineConfig, load_config
 from .flags import length, real
 from .gguf import (
@@ -46,21 +46,22 @@ class Context:
     trained: int
 
 
-def of_file(config: EngineConfig, flags: Flags, keys: Mapping[str, Any]) -> list[EngineRule]:
+def of_file(config: EngineConfig, flags: Flags, keys: Mapping[str, Any]) -> Rules:
     """What the converter leaves out of config.json, and what is not read of what it writes.
 
     ``keys``: those that a plan changes in the file, by which it says what would not be read.
     """
-    rules = [EngineRule("what the converter writes of config.json", CONVERTER)]
+    rules = Rules()
+    rules.add("what the converter writes of config.json", CONVERTER)
     if any(isinstance(spec.scaling, YaRN) and not spec.scaling.truncate for spec in config.model.distinct):
-        rules.append(EngineRule("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True))
+        rules.add("truncate is not read: the ends of YaRN's ramp are rounded", "ggml-cpu/ops.cpp", True)
     if betas(config).keys() - flags.keys():
         text = "beta_fast and beta_slow are not read from the file, only from --yarn-beta-fast and --yarn-beta-slow"
-        rules.append(EngineRule(text, "src/llama-context.cpp", True))
+        rules.add(text, "src/llama-context.cpp", True)
     if arch_of(config).name != DEEPSEEK and config.rope.get("mscale") and config.rope.get("mscale_all_dim"):
-        rules.append(EngineRule("mscale and mscale_all_dim are not read: the converter leaves them out", CONVERTER))
+        rules.add("mscale and mscale_all_dim are not read: the converter leaves them out", CONVERTER)
     if config.rope.get("attention_factor") is not None and ATTENTION not in keys:
-        rules.append(EngineRule("attention_factor is not read from the file", "src/llama-context.cpp", True))
+        rules.add("attention_factor is not read from the file", "src/llama-context.cpp", True)
     return rules
 
 
@@ -165,17 +166,11 @@ def context_of(meta: Metadata, flags: Flags, rules: Rules) -> Context:
     stretch = 1 / scale
     if ext:
         if "--yarn-attn-factor" in flags:
-            rules.append(
-                EngineRule(
-                    f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True
-                )
-            )
+            rules.add(f"--yarn-attn-factor {attn:g} is overwritten: the factor follows from the stretch", CONTEXT, True)
         attn = own_factor(meta, stretch) / (1 + 0.1 * math.log(stretch))
     if stated and kind == "yarn" and not math.isclose(scale * (factor or 1.0), 1.0, rel_tol=1e-6):  # not the file's own
         trained = int(orig / scale)
-        rules.append(
-            EngineRule(f"YaRN flags set the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)
-        )
+        rules.add(f"YaRN flags set the training length to {orig} x {stretch:g} = {trained}", CONTEXT, True)
     return Context(
         base=float(flags.get("--rope-freq-base") or keys.get(BASE) or 10_000.0), scale=scale, ext=ext,
         attn=attn * float(keys.get(ATTENTION) or 1.0), fast=positive(flags, "--yarn-beta-fast", 32.0),
@@ -297,7 +292,7 @@ class LlamaCpp(Engine):
         asked = flags.get("--ctx-size") or context.trained
         if asked > context.trained:
             text = f"llama-server caps -c {asked} at {context.trained}, the training length"
-            rules.append(EngineRule(text, "tools/server/server-context.cpp"))
+            rules.add(text, "tools/server/server-context.cpp")
         model, own = config.model, holds_factors_of(config, meta)
         specs: dict[tuple[RotarySpec, bool], RotarySpec] = {}
         layers = []
@@ -316,12 +311,12 @@ class LlamaCpp(Engine):
         return written(config, wanted, length)
 
     def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
-        again: Rules = []
+        again = Rules()
         if settings.config is not None:
             config = load_config(settings.config)
             text = "no flag and no key says this: convert the model again, with the config.json of this plan"
-            again = [EngineRule(text, CONVERTER)]
+            again.add(text, CONVERTER)
         meta = converted(config)
         keys = settings.gguf or {}
         meta = replace(meta, keys={**meta.keys, **keys})
-        return self.read_file(config, meta, settings.flags, [*again, *of_file(config, settings.flags, keys)])
+        return self.read_file(config, meta, settings.flags, Rules([*again, *of_file(config, settings.flags, keys)]))

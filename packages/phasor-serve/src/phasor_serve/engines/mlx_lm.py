@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from phasor import ModelRotary
 from phasor.scaling import DynamicNTK, Scaling
 
-from .base import Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
+from .base import Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, yarn
 from .transformers import rewritten
@@ -40,9 +40,9 @@ class MlxLm(Engine):
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
             raise NotReadError(f"what mlx-lm {self.version} reads of the config of {config.name}")
-        rules: Rules = []
+        rules = Rules()
         model = rotated(config, lambda kind: rotation(config, MODELS[config.name], kind, rules))
-        rules.append(EngineRule("no length is refused", "mlx_lm/generate.py"))
+        rules.add("no length is refused", "mlx_lm/generate.py")
         return self.reading(model, None, rules, "mlx_lm/models/deepseek_v3.py")
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
@@ -64,11 +64,7 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
     if facts.parameters and not rope:
         rope = dict(parameters)
     elif parameters:
-        rules.append(
-            EngineRule(
-                "rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True
-            )
-        )
+        rules.add("rope_parameters are not read for this model: rope_theta and rope_scaling are", "mlx_lm/models", True)
     if "sliding" in kind and facts.local:
         return float(text.get("rope_local_base_freq") or 10_000.0), None
     base = facts.theta if base is None else base
@@ -78,7 +74,7 @@ def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> 
     if "sliding" in kind:
         return float(base), None
     if scheme not in ("default", "mrope") and not facts.scaling:
-        rules.append(EngineRule("rope_scaling is not read for this model", "mlx_lm/models", True))
+        rules.add("rope_scaling is not read for this model", "mlx_lm/models", True)
         return float(base), None
     return float(base), scaling_of(config, scheme, rope, rules)
 
@@ -88,19 +84,17 @@ def scaling_of(config: EngineConfig, scheme: str, rope: Rope, rules: Rules) -> S
     if scheme in ("default", "mrope"):
         return None
     if scheme in ("yarn", "deepseek_yarn"):
-        for key in ("attention_factor", "truncate"):
-            if rope.get(key) is not None:
-                rules.append(EngineRule(f"{key} is not read", ROPES, True))
+        rules.unread(rope, ("attention_factor", "truncate"), ROPES, True)
         scaling = yarn({ORIGINAL: 4096, **rope}, ("beta_fast", "beta_slow", "mscale_all_dim"))
         mscale, below = float(rope.get("mscale", 1)), float(rope.get("mscale_all_dim", 0))
         grown = [1.0 if scaling.factor <= 1 else 0.1 * m * math.log(scaling.factor) + 1 for m in (mscale, below)]
         return replace(scaling, attention=grown[0] / grown[1])
     if scheme == "dynamic":
         text = "dynamic: each call rotates by the length up to its own end; keys of earlier calls keep their rotation"
-        rules.append(EngineRule(text, f"{ROPES}: DynamicNTKScalingRoPE"))
+        rules.add(text, f"{ROPES}: DynamicNTKScalingRoPE")
         return DynamicNTK(float(need(rope, "factor")), int(declared or 2048))
     if scheme == "longrope":
-        rules.append(EngineRule("LongRoPE: the long factors at every length", ROPES, True))
+        rules.add("LongRoPE: the long factors at every length", ROPES, True)
         return always(True, rope, declared)
     if scheme not in PLAIN:
         raise ValueError(f"rope_scaling.type {scheme!r} is none that mlx-lm {MlxLm.version} knows")

@@ -8,7 +8,7 @@ from phasor import ModelRotary, RotarySpec
 from phasor.models.reading.schemes import ORIGINAL
 from phasor.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 
-from .base import EngineRule
+from .base import Flags, Rules
 from .engine_config import EngineConfig
 
 Rope = dict[str, Any]
@@ -28,10 +28,9 @@ def yarn(rope: Rope, reads: Collection[str] = tuple(YARN_KEYS)) -> YaRN:
     return YaRN(factor=float(need(rope, "factor")), original_max_position=int(need(rope, ORIGINAL)), **values)
 
 
-def unread(rope: Rope, reads: Collection[str], source: str, run: bool = False) -> list[EngineRule]:
-    """A rule for each optional key of YaRN that is stated and not among those that the engine ``reads``."""
-    dropped = [key for key in YARN_KEYS if key not in reads and rope.get(key) is not None]
-    return [EngineRule(f"{key} is not read", source, run) for key in dropped]
+def others(reads: Collection[str]) -> list[str]:
+    """The optional keys of YaRN that are not among those that an engine ``reads``."""
+    return [key for key in YARN_KEYS if key not in reads]
 
 
 def llama3(rope: Rope) -> Llama3:
@@ -74,6 +73,23 @@ PLAIN: Forms = {
         float(rope.get("partial_rotary_factor") or 1.0), float(rope.get("factor") or 1.0)
     ),
 }
+
+
+def share_alone(rope: Rope, rules: Rules, source: str, run: bool = False) -> Scaling | None:
+    """The proportional rotation of an engine that reads its share of the pairs and not its factor."""
+    if rope.get("factor") not in (None, 1):
+        rules.add("proportional: factor is not read", source, run)
+    return PLAIN["proportional"]({**rope, "factor": 1.0})
+
+
+def refuse_longer(flags: Flags, flag: str, taken: int | None, engine: str, variable: str) -> None:
+    """Raise where more positions are asked for than ``taken`` from the config, unless a variable allows it."""
+    asked, allowed = flags.get(flag), flags.get(variable) in ("1", "true", "True")
+    if asked is not None and taken is not None and asked > taken and not allowed:
+        raise ValueError(
+            f"{flag} is {asked}, above the {taken} that {engine} takes from the config; override "
+            f"max_position_embeddings as well, or set {variable}=1"
+        )
 
 
 BaseAndScaling = tuple[float, Scaling | None]

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from phasor import ModelRotary
 from phasor.scaling import NTK, LongRoPE
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, renamed, walk
 from .flags import json_object, length
-from .rope import PLAIN, BaseAndScaling, Rope, need, rotated, unread, with_mscales, yarn
+from .rope import PLAIN, BaseAndScaling, Rope, need, others, refuse_longer, rotated, share_alone, with_mscales, yarn
 from .support import passes
 
 OLMO3 = "sglang/srt/configs/olmo3.py: Olmo3Config, run by models/olmo2.py"
@@ -50,7 +50,7 @@ class SGLang(Engine):
     }  # fmt: skip
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
-        rules: Rules = []
+        rules = Rules()
         rope, declared = overridden(config, flags.get("--json-model-override-args") or {}, rules)
         ropes, taken = by_kind(config, rope), longest(rope, declared, flags, rules)
         facts = model_of(config)
@@ -95,7 +95,7 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     text, outside = walk(override, config.inside)
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
-            rules.append(EngineRule(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True))
+            rules.add(f"{name} has no effect: the text model reads {config.inside}.{name}", CONFIG, True)
     for name, value in text.items():
         if name == "max_position_embeddings":
             declared = value
@@ -105,7 +105,7 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
             same_share(config, value, ropes)
         elif name in ROPES and isinstance(value, dict):
             what = "replaces the whole dictionary" if config.inside else "is merged into the dictionary"
-            rules.append(EngineRule(f"the override of rope_parameters {what}", CONFIG, True))
+            rules.add(f"the override of rope_parameters {what}", CONFIG, True)
             rope = dict(value) if config.inside else {**rope, **value}
             if name == "rope_scaling" and "" in ropes:
                 rope = standardised(rope, base, declared, config.text.get(ORIGINAL))
@@ -160,16 +160,9 @@ def longest(rope: Rope, declared: int | None, flags: Flags, rules: Rules) -> int
     derived, factor = declared, float(rope.get("factor") or 1.0)  # by kind of layer it stands in none of them
     if factor != 1 and ORIGINAL not in rope and rope.get("rope_type") != "llama3" and declared is not None:
         derived = int(declared * factor)
-        rules.append(
-            EngineRule(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
-        )
+        rules.add(f"factor {factor:g} lengthens the {declared} declared positions to {derived}", LENGTH, True)
     asked = flags.get("--context-length")
-    allowed = flags.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") in ("1", "true", "True")
-    if asked is not None and derived is not None and asked > derived and not allowed:
-        raise ValueError(
-            f"--context-length is {asked}, above the {derived} that SGLang takes from the config; override "
-            "max_position_embeddings as well, or set SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
-        )
+    refuse_longer(flags, "--context-length", derived, "SGLang", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
     return derived if asked is None else int(asked)
 
 
@@ -180,25 +173,25 @@ def rotation(
     base = rope.get("rope_theta")
     if base is None:
         base = facts.theta
-        rules.append(EngineRule(f"no rope_theta in the override: base {base:g}", "sglang/srt/models"))
+        rules.add(f"no rope_theta in the override: base {base:g}", "sglang/srt/models")
     base = float(int(base)) if facts.whole else float(base)
     scheme = rope.get("rope_type") or rope.get("type")
     if scheme is None:
         raise ValueError("rope_parameters must state rope_type, without which SGLang does not start; add it")
     if facts.reads != YARN and scheme not in ("default", "yarn"):
-        rules.append(EngineRule(f"{scheme} becomes YaRN, whatever rope_type says", "sglang/srt/models/deepseek_v2.py"))
+        rules.add(f"{scheme} becomes YaRN, whatever rope_type says", "sglang/srt/models/deepseek_v2.py")
         scheme = "yarn"
     if scheme != "default" and not facts.scaled:
-        rules.append(EngineRule(f"{scheme} is not read for this model: only the base is", "sglang/srt/models"))
+        rules.add(f"{scheme} is not read for this model: only the base is", "sglang/srt/models")
         return base, None
     if scheme in DEFAULTED and (missing := [key for key in DEFAULTED[scheme] if rope.get(key) is None]):
         rope = {**rope, **{key: 1.0 if key == "factor" else declared for key in missing}}
         text = f"{' and '.join(missing)} missing: 1 and the declared length are taken, with a warning"
-        rules.append(EngineRule(text, f"{FACTORY}, _get_rope_param"))
+        rules.add(text, f"{FACTORY}, _get_rope_param")
     if scheme == "yarn":
         if rope.get("attention_factor") is not None:
-            rules.append(EngineRule("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True))
-        rules += unread(rope, (*facts.reads, "attention_factor"), FACTORY)
+            rules.add("attention_factor is not read (attn_factor multiplies instead)", FACTORY, True)
+        rules.unread(rope, others((*facts.reads, "attention_factor")), FACTORY)
         scaling = yarn(rope, facts.reads)
         both = rope.get("mscale") is not None and rope.get("mscale_all_dim") is not None
         if not both and facts.reads == YARN:
@@ -208,19 +201,17 @@ def rotation(
         return base, scaling
     if scheme == "longrope":
         original = int(need(rope, ORIGINAL))
-        rules.append(EngineRule("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY))
+        rules.add("LongRoPE: the longest position of a batch chooses the factors of all of it", FACTORY)
         short, long = (tuple(float(v) for v in need(rope, name)) for name in ("short_factor", "long_factor"))
         factor = (declared or original) / original
         return base, LongRoPE(short, long, original, factor, rope.get("long_mscale"), rope.get("short_mscale"))
     if scheme == "dynamic":
         factor = float(need(rope, "factor"))
         stretch = float(rope["alpha"]) if "alpha" in rope else factor * factor - (factor - 1)
-        rules.append(EngineRule(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True))
+        rules.add(f"dynamic is static: NTK factor {stretch:g} at every length", FACTORY, True)
         return base, NTK(stretch)
     if scheme == "proportional":
-        if rope.get("factor") not in (None, 1):
-            rules.append(EngineRule("proportional: factor is not read", "sglang/srt/models/gemma4_causal.py"))
-        return base, PLAIN["proportional"]({**rope, "factor": 1.0})
+        return base, share_alone(rope, rules, "sglang/srt/models/gemma4_causal.py")
     if scheme not in PLAIN:
         raise ValueError(f"rope_type {scheme!r} is none that SGLang {SGLang.version} knows")
     return base, PLAIN[scheme](rope)

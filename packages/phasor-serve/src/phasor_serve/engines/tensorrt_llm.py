@@ -8,7 +8,7 @@ from phasor import ModelRotary
 from phasor.rotary.scaling.yarn import magnitude
 from phasor.scaling import NTK, Linear, Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, llama3, need, rotated
@@ -54,11 +54,13 @@ class TensorRTLLM(Engine):
                 "tensorrt-llm reads configs by transformers 4.56, which knows rope_theta and rope_scaling, and not "
                 "the rope_parameters that this one states"
             )
-        rules: Rules = [EngineRule("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")]
+        rules = Rules()
+        rules.add("what a model's file passes on of config.json", "tensorrt_llm/_torch/models")
         if config.text.get("rope_parameters"):
-            rules.append(EngineRule("rope_parameters is not read: rope_theta and rope_scaling are", READS, True))
+            rules.add("rope_parameters is not read: rope_theta and rope_scaling are", READS, True)
         facts = MODELS[config.name]
-        rules += [EngineRule(facts.note, "tensorrt_llm/_torch/models")] if facts.note else []
+        if facts.note:
+            rules.add(facts.note, "tensorrt_llm/_torch/models")
         model = rotated(config, lambda kind: rotation(config, facts, kind, rules))
         taken = longest(config, flags, rules)
         return self.reading(model, taken, rules, "tensorrt_llm/_torch/modules/attention.py: MLA")
@@ -103,9 +105,7 @@ def rotation(config: EngineConfig, facts: TensorRTModel, kind: str, rules: Rules
     if facts.typed and scheme not in TYPED:
         raise ValueError(f"rope_scaling.type {scheme!r} stops TensorRT-LLM: it is none of its kinds of embedding")
     if facts.fused:
-        rules.append(
-            EngineRule(f"rope_scaling ({scheme}) is not read: the fused kernel rotates by the base", FUSED, True)
-        )
+        rules.add(f"rope_scaling ({scheme}) is not read: the fused kernel rotates by the base", FUSED, True)
         return base, None
     return base, scaling_of(config, facts, scheme, rope, rules)
 
@@ -119,9 +119,8 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
                 "tensorrt-llm's table for YaRN holds every angle twice, and its attention reads it at single width: "
                 "positions 2k and 2k + 1 would both rotate as k"
             )
-        for key in ("attention_factor", "truncate", *(("mscale", "mscale_all_dim") if facts.single else ())):
-            if rope.get(key) is not None:
-                rules.append(EngineRule(f"{key} is not read", PARAMS, True))
+        unread = ("attention_factor", "truncate", *(("mscale", "mscale_all_dim") if facts.single else ()))
+        rules.unread(rope, unread, PARAMS, True)
         above, below = (1.0, 0.0) if facts.single else (rope.get("mscale", 1.0), rope.get("mscale_all_dim", 0.0))
         return YaRN(
             factor=float(need(rope, "factor")), original_max_position=original, mscale_all_dim=below or None,
@@ -131,11 +130,11 @@ def scaling_of(config: EngineConfig, facts: TensorRTModel, scheme: str, rope: Ro
     if scheme == "llama3":
         return llama3({"low_freq_factor": 1.0, "high_freq_factor": 4.0, **rope, "factor": factor, ORIGINAL: original})
     if scheme == "longrope":
-        rules.append(EngineRule("LongRoPE: the long factors at every length", PARAMS, True))
+        rules.add("LongRoPE: the long factors at every length", PARAMS, True)
         return always(True, {**rope, ORIGINAL: original}, config.model.max_position)
     if scheme == "dynamic":
         alpha = float(rope.get("alpha", 1.0))
-        rules.append(EngineRule(f"dynamic: factor is not read, alpha is: {alpha:g}", PARAMS, True))
+        rules.add(f"dynamic: factor is not read, alpha is: {alpha:g}", PARAMS, True)
         return NTK(alpha) if alpha != 1 else None
     if scheme in ("linear", "none", "mrope"):
         return Linear(factor) if factor != 1 else None
@@ -152,5 +151,5 @@ def longest(config: EngineConfig, flags: Flags, rules: Rules) -> int | None:
     if asked is None or derived is None:
         return derived if asked is None else int(asked)
     if asked > derived:
-        rules.append(EngineRule(f"--max_seq_len {asked} is cut to {derived}, with a warning", ENGINE))
+        rules.add(f"--max_seq_len {asked} is cut to {derived}, with a warning", ENGINE)
     return min(int(asked), derived)

@@ -61,7 +61,7 @@ def as_transformers(
     text = {key: value for key, value in config.data.items() if key not in gone}
     whole = {kind: {"partial_rotary_factor": 1.0, **rope} for kind, rope in ropes.items()}
     text["rope_parameters"] = whole if any(config.kinds) else whole[""]
-    rules.append(EngineRule("transformers' own modules run and rotate this model", source))
+    rules.add("transformers' own modules run and rotate this model", source)
     return read_config({**text, "max_position_embeddings": declared})
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from phasor import ModelRotary
 from phasor.scaling import NTK, Scaling
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings, facts_of
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import (
@@ -17,8 +17,10 @@ from .rope import (
     Rope,
     always,
     need,
+    others,
+    refuse_longer,
     rotated,
-    unread,
+    share_alone,
     with_mscales,
     yarn,
 )
@@ -86,9 +88,7 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     for name in outside:
         if name in ROPES or name in ("rope_theta", "max_position_embeddings"):
             where = ".".join(config.inside.split("."))
-            rules.append(
-                EngineRule(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
-            )
+            rules.add(f"--hf-overrides {name} has no effect: the text model reads {where}.{name}", source, True)
     declared = text.get("max_position_embeddings", declared)
     stated = [(name, text[name]) for name in text if name in ROPES]  # the last one stays, or is merged last
     beside = {} if config.inside else {key: text[key] for key in BESIDE if text.get(key) is not None}
@@ -98,16 +98,14 @@ def overridden(config: EngineConfig, override: dict[str, Any], rules: Rules) -> 
     for name in BESIDE:
         fills = name in beside and (stated or any(name not in rope for rope in ropes.values()))
         if name in text and not fills:
-            rules.append(
-                EngineRule(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
-            )
+            rules.add(f"--hf-overrides {name} has no effect: rope_parameters already hold it", source, True)
     if not stated:
         return {kind: {**beside, **rope} for kind, rope in ropes.items()}, declared
     if config.inside:
         for _, parameters in stated:
             ropes = merged(config, parameters, ropes, rules, source)
         return ropes, declared
-    rules.append(EngineRule("--hf-overrides rope_parameters replaces the whole dictionary", source, True))
+    rules.add("--hf-overrides rope_parameters replaces the whole dictionary", source, True)
     name, parameters = stated[-1]
     if any(config.kinds):
         if missing := [kind for kind in ropes if kind not in parameters]:
@@ -139,7 +137,7 @@ def merged(
     if not any(config.kinds):
         return {kind: {**rope, **parameters} for kind, rope in ropes.items()}
     if others := [key for key in parameters if key not in ropes]:
-        rules.append(EngineRule(f"rope_parameters.{others[0]} has no effect beside the kinds of layers", source, True))
+        rules.add(f"rope_parameters.{others[0]} has no effect beside the kinds of layers", source, True)
     return {kind: {**rope, **parameters.get(kind, {})} for kind, rope in ropes.items()}
 
 
@@ -170,22 +168,18 @@ def longest(
                 text = (
                     f"{rope['rope_type']} factor {factor:g} lengthens max_position_embeddings {declared} to {derived}"
                 )
-                rules.append(EngineRule(text, source, True))
+                rules.add(text, source, True)
     asked = flags.get("--max-model-len")
     if asked is None:
         original = config.text.get(ORIGINAL)
         if any(rope["rope_type"] == "longrope" for rope in ropes.values()) and original:
-            rules.append(EngineRule(f"LongRoPE without --max-model-len: {original} positions", source, True))
+            rules.add(f"LongRoPE without --max-model-len: {original} positions", source, True)
             return int(original)
         return derived
+    refuse_longer(flags, "--max-model-len", derived, "vLLM", "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
     if derived is not None and asked > derived:
-        if flags.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") not in ("1", "true", "True"):
-            raise ValueError(
-                f"--max-model-len is {asked}, above the {derived} that vLLM takes from the config; override "
-                "max_position_embeddings as well, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"
-            )
         text = f"positions from {declared} on lie outside its tables of cos and sin"
-        rules.append(EngineRule(text, f"{FILES}/base.py: _compute_cos_sin_cache"))
+        rules.add(text, f"{FILES}/base.py: _compute_cos_sin_cache")
     return int(asked)
 
 
@@ -206,19 +200,17 @@ def rotation(
     if base is None:
         base = facts.theta
         source = f"vllm/model_executor/models ({config.name})"
-        rules.append(EngineRule(f"no rope_theta in the override: base {base:g}", source, True))
+        rules.add(f"no rope_theta in the override: base {base:g}", source, True)
     spec = config.spec_of(kind)
     assert spec is not None and base is not None
     scheme = "yarn" if facts.note else rope["rope_type"]
     if scheme == "yarn":
         scaling = yarn(rope, facts.reads)
-        rules += unread(rope, facts.reads, f"{FILES}/__init__.py: get_rope", run=True)
+        rules.unread(rope, others(facts.reads), f"{FILES}/__init__.py: get_rope", True)
         if "mrope_section" in rope and facts.far != 1:
             far = scaling.original_max_position * facts.far
-            rules.append(
-                EngineRule(f"M-RoPE takes YaRN's correction range at {far}, {facts.far} times the original length",
-                     f"{FILES}/mrope.py: MRotaryEmbedding.__init__", True)
-            )  # fmt: skip
+            text = f"M-RoPE takes YaRN's correction range at {far}, {facts.far} times the original length"
+            rules.add(text, f"{FILES}/mrope.py: MRotaryEmbedding.__init__", True)
             scaling = replace(scaling, original_max_position=far)
         if facts is LATENT and scaling.attention is None and scaling.mscale is not None:
             scaling = replace(scaling, mscale_all_dim=scaling.mscale_all_dim or 1e-300)
@@ -228,9 +220,7 @@ def rotation(
     if scheme == "dynamic":
         return float(base), dynamic(rope, declared, rules)
     if scheme == "proportional":
-        if rope.get("factor") not in (None, 1):
-            rules.append(EngineRule("proportional: factor is not read", f"{FILES}/gemma4_rope.py", True))
-        return float(base), PLAIN["proportional"]({**rope, "factor": 1.0})
+        return float(base), share_alone(rope, rules, f"{FILES}/gemma4_rope.py", True)
     if scheme == "linear" and not isinstance(rope.get("factor"), float):
         raise ValueError(
             f"rope_parameters.factor must be written as {float(need(rope, 'factor'))}: vLLM cannot read a whole number"
@@ -244,7 +234,7 @@ def longrope(rope: Rope, declared: int | None, taken: int | None, rules: Rules) 
     original = int(need(rope, ORIGINAL))
     long = (taken or 0) > original
     text = f"LongRoPE: --max-model-len {taken} chooses the {'long' if long else 'short'} factors for every prompt"
-    rules.append(EngineRule(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True))
+    rules.add(text, f"{FILES}/phi3_long_rope_scaled_rope.py: __init__", True)
     return always(long, rope, declared, rope.get("long_mscale" if long else "short_mscale"))
 
 
@@ -254,7 +244,7 @@ def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
         return NTK(float(rope["alpha"]))
     factor, trained = float(need(rope, "factor")), rope.get("max_trained_positions") or declared
     stretch = factor * (declared or 1) / (trained or 1) - (factor - 1)
-    rules.append(EngineRule(f"dynamic is static: NTK factor {stretch:g} at every length", source, True))
+    rules.add(f"dynamic is static: NTK factor {stretch:g} at every length", source, True)
     return NTK(stretch)
 
 
@@ -268,7 +258,7 @@ class Vllm(Engine):
     }
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
-        rules: Rules = []
+        rules = Rules()
         override = flags.get("--hf-overrides") or {}
         ropes, declared = overridden(config, override, rules)
         taken = longest(config, ropes, declared, flags, rules)

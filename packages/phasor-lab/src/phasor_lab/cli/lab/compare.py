@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +33,7 @@ def compare(
         raise ValueError("encodings must be named by --encoding, or all of them by --all; give one of the two")
     check_folder_target("--out", out)
     prepare(1, "matplotlib")
-    budget = {} if small else {"tokens": 1_433_600, "scored": 65_536}
+    budget: dict[str, Any] = {} if small else {"tokens": 1_433_600, "scored": 65_536}
     numbers = compare_all(
         out, encoding or (), text or (), **budget, progress=not as_json,
         command=shlex.join(["phasor", *sys.argv[1:]]), say=(lambda line: None) if as_json else say,

@@ -1,13 +1,15 @@
 """What the commands share: options, and how their words are read."""
 
 import math
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from phasor.support.plain_text import say
+from phasor.support.plain_text import say, say_json
+from phasor.support.whole_files import check_file_target
 
 from ..threads import check_threads
 
@@ -58,7 +60,29 @@ def numbers(name: str, words: str) -> list[float]:
         raise ValueError(f"{name} must be numbers with commas, got {words!r}") from None
 
 
-def print_table(title: str, table: dict[str, Any]) -> None:
+def measured(
+    folders: list[Path], text: list[Path] | None, file: str, measure: Callable[..., dict[str, Any]],
+    how: dict[str, Any], title: str, points: Callable[..., dict[str, Any]], as_json: bool,
+) -> None:  # fmt: skip
+    """Measure each run, write the result into ``file`` beside it, and print all: as JSON, or as a table of ``points``
+    with its protocol."""
+    from ...lab import load_model
     from ...lab.report import mean_cell, table_text
+    from ...lab.results import gather, training_note
+    from ...run_folder.files import write_json
 
-    say(table_text(title, table, mean_cell) + "\n")
+    for folder in folders:
+        check_file_target("RUN", folder / file)
+    results: dict[str, Any] = {}
+    for folder in folders:
+        model, config = load_model(folder)
+        results[str(folder)] = measure(model, config, text_of(folder, text), **how)
+        write_json(folder / file, results[str(folder)])
+    if as_json:
+        say_json(results)
+        return
+    gathered = gather(folders)
+    say(table_text(title, points(gathered), mean_cell) + "\n")
+    say(next(iter(results.values()))["protocol"])
+    if note := training_note(gathered):
+        say(note)

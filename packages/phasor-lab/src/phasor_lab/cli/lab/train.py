@@ -25,7 +25,6 @@ Layers = Annotated[int, typer.Option(min=1, help="Layers of the model.")]
 Dim = Annotated[int, typer.Option(min=1, help="Width of the model.")]
 Heads = Annotated[int, typer.Option(min=1, help="Attention heads.")]
 Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
-CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")]
 Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
 Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
 Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
@@ -43,7 +42,6 @@ def train(
     dim: Dim = 96,
     heads: Heads = 4,
     lr: Lr = 3e-3,
-    checkpoint_every: CheckpointEvery = 100,
     cp: Cp = 1,
     tp: Tp = 1,
     fsdp: Fsdp = False,
@@ -83,8 +81,7 @@ def train(
         for config in configs:
             folder = out / config.name
             result = train_one(
-                config, folder, source, checkpoint_every=checkpoint_every, about=about,
-                progress=first and not as_json, parallel=_parallel(cp, tp, fsdp),
+                config, folder, source, about=about, progress=first and not as_json, parallel=_parallel(cp, tp, fsdp),
             )  # fmt: skip
             finished.append({
                 "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,

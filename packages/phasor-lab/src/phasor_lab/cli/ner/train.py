@@ -53,9 +53,6 @@ Batch = Annotated[
 Lr = Annotated[
     float | None, typer.Option(help="Peak learning rate (default: convolution 0.002, bilstm 0.003, a folder 5e-5).")
 ]
-HeadLr = Annotated[
-    float | None, typer.Option(help="Peak learning rate of the head (default: on a folder's encoder 0.001, else lr).")
-]
 LeastProbability = Annotated[
     float | None, typer.Option(min=0, max=1, help="Least probability of a span (default: the best for dev F1).")
 ]
@@ -64,9 +61,6 @@ SpanMode = Annotated[
     typer.Option(help="All spans, none crossing, or none overlapping (default: the strictest that TRAIN keeps)."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of the weights, the batches and dropout.")]
-Bfloat16 = Annotated[
-    bool, typer.Option("--bfloat16", help="Train under autocast to bfloat16; on a CPU, LSTMs stay in float32.")
-]
 
 
 def train(
@@ -84,11 +78,9 @@ def train(
     epochs: Epochs = None,
     batch: Batch = None,
     lr: Lr = None,
-    head_lr: HeadLr = None,
     threshold: LeastProbability = None,
     mode: SpanMode = None,
     seed: Seed = 0,
-    bfloat16: Bfloat16 = False,
     device: Device = "cpu",
     threads: Threads = None,
     as_json: Json = False,
@@ -132,8 +124,7 @@ def train(
         tell(f"model: {kind} on {tokens}, {layers} layers of width {model_config.dim}")
     config = TrainConfig(
         seed=seed, epochs=epochs or usual_epochs(len(examples)), batch=batch or usual_batch(len(examples)),
-        lr=usual.lr if lr is None else lr, head_lr=head_lr, threshold=threshold, mode=mode or usual_mode(examples),
-        bfloat16=bfloat16,
+        lr=usual.lr if lr is None else lr, threshold=threshold, mode=mode or usual_mode(examples),
     )  # fmt: skip
     summary = _summary(
         train_one(

@@ -77,14 +77,17 @@ def align(
     ``max_length``: tokens of a window, special ones included; None: one window a text. ``stride``: the tokens that
     two neighbouring windows share (default: half of those that are not special). Every entity of up to ``stride + 1``
     tokens lies in at least one window, and is a span of each that holds it. A text without tokens gives no window.
-    The tokenizer's own truncation and padding are not used. ``token_ids``: what stands for a token, from its text
+    The tokenizer loses its truncation and padding. ``token_ids``: what stands for a token, from its text
     (default: its number in the tokenizer).
     """
     types = {label: i for i, label in enumerate(labels)}
     size, stride = _window(tokenizer, max_length, stride)
     windows: list[Encoded] = []
     lost: list[tuple[str, Entity, str]] = []
-    for index, (example, encoding) in enumerate(zip(examples, _encode(tokenizer, examples), strict=True)):
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    encodings = tokenizer.encode_batch([example.text for example in examples])
+    for index, (example, encoding) in enumerate(zip(examples, encodings, strict=True)):
         tokens = _all_tokens(example.text, encoding, index, token_ids)
         spans, misaligned = _spans(tokens, example, types)
         cut = list(_cut(tokens, _content(encoding), size, stride, spans))
@@ -117,19 +120,6 @@ def _window(tokenizer: "Tokenizer", max_length: int | None, stride: int | None) 
     if stride >= size:
         raise ValueError(f"stride must be below max_length less the special tokens, {size} here, got {stride}")
     return size, stride
-
-
-def _encode(tokenizer: "Tokenizer", examples: Sequence[Example]) -> "list[Encoding]":
-    truncation, padding = tokenizer.truncation, tokenizer.padding
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    try:
-        return tokenizer.encode_batch([example.text for example in examples])
-    finally:
-        if truncation:
-            tokenizer.enable_truncation(**truncation)
-        if padding:
-            tokenizer.enable_padding(**padding)
 
 
 def _all_tokens(
