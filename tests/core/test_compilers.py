@@ -67,19 +67,6 @@ def test_compile(name, backend, free):
     check_compiled(COMPILED[name], backend, lengths, free)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("angles", ["exact", "float32"])
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_every_scheme(scheme, angles, dtype):
-    check_compiled(scheme.replace(angles=angles), "aot_eager", [(dtype, 5), (dtype, 16)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_few_with_inductor(few, dtype):
-    check_compiled(few, BACKEND, [(dtype, 5), (dtype, 16), (dtype, 1)])
-
-
 def test_equal_specs_compile_once():
     torch.compiler.reset()
     counter = CompileCounter()

@@ -5,7 +5,6 @@ import torch
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from phasor.positions import packed
-from phasor.rotary.axes import Sections
 
 from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
 
@@ -27,15 +26,6 @@ def test_orders(name, batch, tensor_format):
     for a, b in zip(got, expected, strict=True):
         assert torch.equal(a, b)
         assert a.is_contiguous()
-
-
-@pytest.mark.parametrize("tensor_format", FROM_BHSD)
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_orders_with_angles_per_head(batch, tensor_format):
-    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4))
-    x, order = torch.randn(2, 3, 7, 8), FROM_BHSD[tensor_format]
-    got = apply_rotary(x.permute(order), rotation, tensor_format=tensor_format)
-    assert torch.equal(got, apply_rotary(x, rotation).permute(order))
 
 
 def test_packed_documents():
@@ -89,19 +79,6 @@ def test_queries_and_keys_of_different_tokens(tensor_format):
     assert d is k
     assert torch.equal(c, a)
     assert torch.equal(d, b)
-
-
-def test_queries_alone():
-    q = torch.randn(2, 4, 7, 16)
-    expected = apply_rotary(q, ROTATION)
-    for got, none in (
-        apply_rotary_qk(q, None, ROTATION),
-        apply_rotary_qk(q, None, ROTATION, k_rotation=ROTATION),
-        rotate(q, None, torch.arange(7), SPEC),
-        Rotary(SPEC)(q, None, torch.arange(7)),
-    ):
-        assert none is None
-        assert torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("shape, num_heads", [((2, 7, 3, 4, 16), None), ((2, 7, 8, 16), 4), ((7, 3, 4, 16), None)])
@@ -222,18 +199,3 @@ def test_tables_of_inference_mode_are_refused_where_a_gradient_is_needed(turn):
         turn(x, rotation)
     with torch.no_grad():
         turn(x, rotation)
-
-
-def test_wrong_lengths_in_compiled_code_say_so():
-    compiled = torch.compile(lambda x: apply_rotary(x, ROTATION), backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match="x has 5 tokens in tensor_format='bhsd' but the rotation has 7 positions"):
-        compiled(torch.zeros(2, 3, 5, 16))
-
-
-def test_several_axes_in_sbhd():
-    spec = RotarySpec(head_dim=16, axes=Sections((2, 3, 3)))
-    positions = torch.randint(0, 99, (3, 2, 7))
-    q = torch.randn(2, 4, 7, 16)
-    expected = rotate(q, None, positions, spec)[0]
-    got = rotate(q.permute(2, 0, 1, 3), None, positions, spec, tensor_format="sbhd")[0]
-    assert torch.equal(got, expected.permute(2, 0, 1, 3))

@@ -122,16 +122,6 @@ def test_for_every_gpu(target, name, dtype, tables, monkeypatch):
     check_offsets(found.ttir)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tensor_format", ["bhsd", "bshd"])
-def test_many_batches(tensor_format):
-    """Rows are told apart by a division, and offsets stay in 64 bits: q has 2**33 elements."""
-    call = launched(SPECS["halves"], batch=256, tensor_format=tensor_format)
-    found = assembly.compiled(call, assembly.TARGETS["sm_90"])
-    assert (found.spilled, found.shared) == (0, 0)
-    check_offsets(found.ttir)
-
-
 GRIDS = {  # batch, tokens, heads -> programs, 264 or more: of 16 rows and 8 heads of q or of k, 1 and 8, or 1 and 4
     "no tokens": ((1, 0, (32, 8)), None),
     "no batch": ((0, 5, (32, 8)), None),
@@ -199,19 +189,6 @@ def into_a_cache(spec, dtype):
     caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=dtype, device="meta") for _ in range(2))
     cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
     given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
-    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
-    return call, cache_write.cache_heads
-
-
-def into_float8(spec, dtype):
-    """The same after a norm with weights, into pages of float8 with a scale for each head."""
-    q, k = (torch.empty(256, h, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
-    rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
-    norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6, rounding="before_weight")
-    caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=torch.float8_e4m3fn, device="meta") for _ in range(2))
-    scales = torch.empty(2, 8, device="meta")
-    cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"), *scales)
-    given = (q, k, k, q, rotation, ORDERS["thd"], cache, False, norm)
     call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
     return call, cache_write.cache_heads
 
