@@ -109,25 +109,4 @@ def test_there_and_back_through_json():
             assert hash(back) == hash(variant)
 
 
-@pytest.mark.parametrize(
-    "fields, words",
-    [
-        ({"blocks": 2}, "halves in each of 2 blocks, base 10000"),
-        ({"interleaved": True, "permuted": True}, "interleaved, written as halves, base 10000"),
-        ({"reverse": True}, "halves, rotated backwards, base 10000"),
-        ({"exponent_dim": 15}, "base 10000, exponents over 15, no scaling"),
-        ({"learned": True}, "base 10000, learned log-scale, no scaling"),
-        (
-            {"coordinates": "real", "position_scale": 2.5},
-            "one axis, real coordinates, positions times 2.5, exact angles",
-        ),
-        ({"angles": "float64"}, "one axis, float64 angles (tables: activation)"),
-        ({"second": Listed((0,) * 8)}, "second members by listed(axis=[8 values], axes=1) (not orthogonal), exact"),
-        ({"axes": Alternating((1, 0))}, "alternating(order=(1, 0)), exact angles"),
-    ],
-)
-def test_describe(fields, words):
-    assert words in RotarySpec(head_dim=16, **fields).describe()
-
-
 # --- compilers -------------------------------------------------------------------------------------------------------

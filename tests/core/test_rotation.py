@@ -7,7 +7,6 @@ import pickle
 import pytest
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
 from phasor.rotary.axes import Listed
@@ -116,22 +115,3 @@ def test_angles_and_frequencies_take_a_layout_and_a_magnitude():
     assert Rotation.from_angles(angles, blocks=2).layout.blocks == 2
     with pytest.raises(TypeError, match="interleave"):
         Rotation.from_angles(angles, interleave=True)
-
-
-class Watched(TorchDispatchMode):
-    """Sees every operation, as profilers and FakeTensor do, and changes none."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(
-    "spec", [RotarySpec(head_dim=16, coordinates="real"), RotarySpec(head_dim=16, angles="float32")]
-)
-def test_who_watches_changes_no_bit(spec):
-    positions = torch.tensor([0.25, 77.123456789, 1e6 / 3], dtype=torch.float64)
-    positions = positions if spec.coordinates == "real" else positions.long()
-    alone = Rotation.at(spec, positions, dtype=torch.float64)
-    with Watched():
-        watched = Rotation.at(spec, positions, dtype=torch.float64)
-    assert torch.equal(alone.cos, watched.cos) and torch.equal(alone.sin, watched.sin)

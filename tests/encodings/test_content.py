@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -113,18 +112,6 @@ def test_a_padded_row_decodes_as_if_it_were_alone(name):
         with pytest.raises(ValueError, match=r"hidden must be \[B, K, dim\] .* got None"):
             attention(*(x[:, :, :1] for x in (q, k, v)), encoding, q_positions=at[:, :1] + 9, cache=cache)
         assert len(cache) == 9
-
-
-def test_directions_of_path_are_a_causal_convolution():
-    encoding, hidden = make("path"), torch.randn(2, 7, DIM, dtype=torch.float64)
-    conv = nn.Conv1d(16, 16, 3, groups=16, bias=False, dtype=torch.float64)
-    conv.weight = nn.Parameter(encoding.taps.detach()[:, None])
-    x = F.pad((hidden @ encoding.direction.weight.T).mT, (2, 0))
-    w = F.silu(conv(x)).mT.view(2, 7, 2, HEAD_DIM).transpose(1, 2)
-    beta = 2 * torch.sigmoid(encoding.strength(hidden)).mT
-    ours = encoding.gates(hidden, torch.arange(7)[None])
-    torch.testing.assert_close(ours[..., :-1], w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt())
-    torch.testing.assert_close(ours[..., -1], beta)
 
 
 @pytest.mark.parametrize("length", [1, 64, 65, 130])

@@ -11,9 +11,9 @@ pytest.importorskip("triton", reason="triton is not installed; it is for Linux o
 
 from phasor import RotarySpec, Rotation
 from phasor.rotary.axes import Sections
-from phasor.rotary.kernels import ORDERS, Cache, Norm
-from phasor.rotary.kernels.triton import cache_write, launch, norm_backward, rotate
+from phasor.rotary.kernels import Norm
 from phasor.rotary.kernels.triton import kernel as triton
+from phasor.rotary.kernels.triton import launch, rotate
 from phasor.rotary.tables import Phases
 
 from . import assembly
@@ -171,28 +171,6 @@ def with_a_norm(spec, dtype):
     return assembly.recorded(q, k, rotation, norm=norm), rotate.rotate_heads
 
 
-def back_of_a_norm(spec, dtype):
-    """The launch for the gradients of a prefill with weights."""
-    q, k, dq, dk = (torch.empty(1, h, 8192, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8, 32, 8))
-    rotation = Rotation.at(spec, torch.empty(8192, dtype=torch.int64, device="meta"))
-    norm = Norm(*torch.empty(2, spec.head_dim, dtype=dtype, device="meta"), 1e-6)
-    given = ([q, k], [dq, dk], rotation, ORDERS["bhsd"], norm, True)
-    return assembly.only_launch(
-        norm_backward, "back_heads", lambda: norm_backward.rotate_back(*given)
-    ), norm_backward.back_heads
-
-
-def into_a_cache(spec, dtype):
-    """256 decoded tokens into pages of 16."""
-    q, k = (torch.empty(256, h, spec.head_dim, dtype=dtype, device="meta") for h in (32, 8))
-    rotation = Rotation.at(spec, torch.empty(256, dtype=torch.int64, device="meta"))
-    caches = (torch.empty(1000, 16, 8, spec.head_dim, dtype=dtype, device="meta") for _ in range(2))
-    cache = Cache(*caches, torch.empty(256, dtype=torch.int64, device="meta"))
-    given = (q, k, k, q, rotation, ORDERS["thd"], cache, False)
-    call = assembly.only_launch(cache_write, "cache_heads", lambda: cache_write.rotate_into_cache(*given))
-    return call, cache_write.cache_heads
-
-
 def check_fused(form, name, target):
     """In registers only; heads by whole vectors. Weights and their sums, once in a program, and slots need not be.
 
@@ -219,21 +197,6 @@ def check_fused(form, name, target):
 
 def test_heads_that_turn_in_part_have_a_norm_without_barriers_on_an_h200():
     check_fused(with_a_norm, "partial", "sm_90")
-
-
-FORMS = [
-    (with_a_norm, ("halves", "interleaved", "partial")),
-    (back_of_a_norm, ("halves", "interleaved", "partial")),
-    (into_a_cache, ("halves", "interleaved")),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form, name", [(form, name) for form, names in FORMS for name in names])
-@pytest.mark.parametrize("target", assembly.TARGETS)
-def test_norms_and_caches_for_every_gpu(target, form, name, monkeypatch):
-    monkeypatch.setattr("phasor.rotary.kernels.triton.launch.TILE", 8 * 4 * assembly.TARGETS[target].warp_size)
-    check_fused(form, name, target)
 
 
 def test_each_gpu_has_its_own_number_of_programs(monkeypatch):
