@@ -8,6 +8,7 @@ import torch
 
 import phasor
 from phasor.rotary.kernels.native import kernel as native
+from phasor.rotary.kernels.native.autograd import plan_of
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
 SETS = ("portable", "avx2", "avx512", "neon")
@@ -28,7 +29,7 @@ def test_phases_of_every_size(name: str, pairs: int) -> None:
             most = 2 ** draw.randint(1, 62)
             at = torch.tensor([draw.randint(-most, most) for _ in range(32)]).repeat_interleave(2)
             found = phasor.apply_rotary(x, phasor.Rotation.at(spec, at), kernel="reference")
-            done = native.rotate(x, None, at, spec, None, "bhsd", None, None, None)
+            done = native._native.rotate(x, None, at, "bhsd", False, None, None, None, plan_of(spec.key, None))
             assert torch.equal(done[0].view(torch.int32), found.view(torch.int32))
     finally:
         native._native.use(None)
