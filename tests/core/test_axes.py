@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.positions import text
-from phasor.rotary.axes import AXES, Axial, InterleavedSections, Mixed, OneAxis, Sections, mixed_frequencies
+from phasor.rotary.axes import Axial, InterleavedSections, Mixed, OneAxis, Sections, mixed_frequencies
 
 from . import papers
 from .conftest import PAIRS, SPECS, at
@@ -51,33 +51,6 @@ def test_equal_axes_are_one_axis(name):
         assert torch.equal(ours.sin, one.sin)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_sum_of_axes(name):
-    """Moving along several axes is moving along each in turn."""
-    spec = SCHEMES[name]
-    positions = torch.randint(-1000, 1000, (spec.axes.count, 5))
-    whole = at(spec, positions)
-    parts = None
-    for axis in range(spec.axes.count):
-        only = torch.zeros_like(positions)
-        only[axis] = positions[axis]
-        part = at(spec, only)
-        parts = part if parts is None else parts.compose(part)
-    torch.testing.assert_close(whole.cos, parts.cos, rtol=0, atol=8 * 2**-52)
-    torch.testing.assert_close(whole.sin, parts.sin, rtol=0, atol=8 * 2**-52)
-
-
-def test_axial_closed_form():
-    """RoPE-ViT eq. 8: theta_j = b^(-4j/d), x turns the first d/4 pairs and y the others."""
-    spec = RotarySpec(head_dim=16, base=100.0, axes=Axial((4, 4)))
-    x, y = torch.tensor([0, 3, 7]), torch.tensor([5, 1, 2])
-    theta = torch.tensor([100.0 ** (-4 * j / 16) for j in range(4)], dtype=F64)
-    angles = torch.cat((torch.outer(x.double(), theta), torch.outer(y.double(), theta)), dim=-1)
-    rotation = at(spec, torch.stack((x, y)))
-    torch.testing.assert_close(rotation.cos, angles.cos(), rtol=0, atol=1e-14)
-    torch.testing.assert_close(rotation.sin, angles.sin(), rtol=0, atol=1e-14)
-
-
 def test_axial_with_unequal_sizes():
     """Video, 2 + 3 + 3 pairs: each axis runs over its own ladder b^(-j/n)."""
     spec = RotarySpec(head_dim=16, axes=Axial((2, 3, 3)))
@@ -86,13 +59,6 @@ def test_axial_with_unequal_sizes():
     float32 = spec.replace(angles="float32").inv_freq()
     torch.testing.assert_close(float32, torch.tensor(expected, dtype=F64), rtol=2e-6, atol=0)
     assert spec.axes.axis_of_pair(8) == (0, 0, 1, 1, 1, 2, 2, 2)
-
-
-def test_sections_keep_one_ladder():
-    """M-RoPE: sections cut the plain ladder, they do not restart it."""
-    plain = RotarySpec(head_dim=2 * PAIRS).inv_freq()
-    for axes in (Sections((4, 1, 3)), InterleavedSections((3, 3, 2))):
-        assert torch.equal(RotarySpec(head_dim=2 * PAIRS, axes=axes).inv_freq(), plain)
 
 
 def test_interleaved_sections_of_qwen3_vl():
@@ -118,22 +84,6 @@ def test_axis_of_pair_of_mixed_is_its_largest_share():
     assert Mixed(((1.0, -0.2), (0.5, 0.9))).axis_of_pair(2) == (0, 1)
     assert Mixed(((0.1, 0.2), (-0.5, 0.1))).axis_of_pair(2) == (1, 0)
     assert OneAxis().axis_of_pair(3) == (0, 0, 0)
-
-
-def test_mixed_direct_formula():
-    """RoPE-ViT eq. 10: angle = x theta_x + y theta_y, formed here in float64."""
-    spec = SPECS["plain-mixed-full-halves"]
-    theta = torch.tensor(spec.axes.directions, dtype=F64) * torch.tensor(
-        [10_000.0 ** (-i / PAIRS) for i in range(PAIRS)], dtype=F64
-    )
-    positions = torch.randint(-50, 50, (2, 3, 9))
-    angles = torch.einsum("abs,ap->bsp", positions.double(), theta)
-    rotation = at(spec, positions)
-    # angles up to 150 radians are rounded to eps of themselves
-    torch.testing.assert_close(rotation.cos, angles.cos(), rtol=0, atol=150 * 4 * 2**-52)
-    torch.testing.assert_close(rotation.sin, angles.sin(), rtol=0, atol=150 * 4 * 2**-52)
-    learned = Rotation.from_frequencies(positions, theta)
-    torch.testing.assert_close(learned.cos, rotation.cos, rtol=0, atol=150 * 4 * 2**-52)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
@@ -180,19 +130,6 @@ def test_mixed_frequencies_seed_and_base():
     torch.testing.assert_close(wide.norm(dim=1)[0], torch.tensor([1, 0.1, 1, 0.1]), rtol=4e-7, atol=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_mixed_frequencies_do_not_inherit_the_default_dtype(dtype):
-    """float32 as documented; bfloat16 frequencies would carry errors of 4e-3."""
-    torch.set_default_dtype(dtype)
-    try:
-        f = mixed_frequencies(16, heads=2)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert f.dtype == torch.float32
-    size = torch.tensor([10 ** (-4 * j / 16) for j in range(4)], dtype=torch.float32).repeat(2)
-    torch.testing.assert_close(f.norm(dim=1), size.expand(2, -1), rtol=4e-7, atol=0)
-
-
 def test_learned_frequencies_per_head():
     """[H, A, P]: head h at position (x, y) turns pair p by x f[h,0,p] + y f[h,1,p]; a loop over all of them."""
     f = torch.randn(3, 2, 4, dtype=F64)
@@ -232,77 +169,4 @@ def test_gradients_reach_learned_frequencies(shape):
     assert torch.autograd.gradgradcheck(rotated, (x, f))
 
 
-def test_gradients_reach_learned_angles_and_positions():
-    angles = torch.randn(5, 4, dtype=F64, requires_grad=True)
-    x = torch.randn(1, 1, 5, 8, dtype=F64)
-    assert torch.autograd.gradcheck(lambda a: apply_rotary(x, Rotation.from_angles(a)), angles)
-    seconds = torch.randn(5, dtype=F64, requires_grad=True)
-    f = torch.randn(4, dtype=F64)
-    assert torch.autograd.gradcheck(lambda t: apply_rotary(x, Rotation.from_frequencies(t, f)), seconds)
-
-
-def test_learned_frequencies_agree_with_a_spec():
-    """One axis, integer positions: the same rotation as the spec, to the rounding of the angle."""
-    spec = RotarySpec(head_dim=8, interleaved=True)
-    positions = torch.arange(200)
-    learned = Rotation.from_frequencies(positions, spec.inv_freq(), interleaved=True)
-    expected = at(spec, positions)
-    torch.testing.assert_close(learned.cos, expected.cos, rtol=0, atol=200 * 2**-52)
-    torch.testing.assert_close(learned.sin, expected.sin, rtol=0, atol=200 * 2**-52)
-    assert learned.about() == expected.about()
-
-
 # --- transformers ---------------------------------------------------------------------------------------------------
-
-
-def hf_rotary(module, rotary, config_class, section):
-    configuration = pytest.importorskip(f"transformers.models.{module}.configuration_{module}")
-    modeling = pytest.importorskip(f"transformers.models.{module}.modeling_{module}")
-    config = getattr(configuration, config_class)(
-        hidden_size=512,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=128,
-        rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": list(section)},
-    )
-    return getattr(modeling, rotary)(config)
-
-
-@pytest.mark.parametrize(
-    "module, rotary, config_class, axes",
-    [
-        ("qwen2_vl", "Qwen2VLRotaryEmbedding", "Qwen2VLTextConfig", Sections((16, 24, 24))),
-        ("qwen3_vl", "Qwen3VLTextRotaryEmbedding", "Qwen3VLTextConfig", InterleavedSections((24, 20, 20))),
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_mrope_tables_are_those_of_transformers(module, rotary, config_class, axes, dtype):
-    sections = axes.sections
-    theirs = hf_rotary(module, rotary, config_class, sections)
-    positions = torch.randint(0, 5000, (3, 2, 11))
-    cos, sin = theirs(torch.zeros(1, dtype=dtype), positions)
-    spec = RotarySpec(head_dim=128, base=1e6, axes=axes, angles="float32")
-    rotation = Rotation.at(spec, positions, dtype=dtype)
-    assert rotation.cos.dtype == dtype
-    assert torch.equal(rotation.cos, cos[..., :64])
-    assert torch.equal(rotation.sin, sin[..., :64])
-
-
-def test_vision_tables_are_those_of_transformers():
-    configuration = pytest.importorskip("transformers.models.qwen2_vl.configuration_qwen2_vl")
-    modeling = pytest.importorskip("transformers.models.qwen2_vl.modeling_qwen2_vl")
-    config = configuration.Qwen2VLVisionConfig(embed_dim=320, num_heads=4)
-    theirs = modeling.Qwen2VLVisionRotaryEmbedding(config)
-    positions = torch.randint(0, 60, (2, 11))
-    cos, sin = theirs(torch.zeros(1), positions.T)
-    half = cos.shape[-1] // 2
-    spec = RotarySpec(head_dim=2 * half, axes=Axial((half // 2, half // 2)), angles="float32", tables="float32")
-    rotation = Rotation.at(spec, positions)
-    assert 2 * half == 80
-    assert torch.equal(rotation.cos, cos[..., :half])
-    assert torch.equal(rotation.sin, sin[..., :half])
-
-
-def test_the_registry_is_complete():
-    assert set(AXES) == {"one", "axial", "sections", "interleaved_sections", "alternating", "listed", "mixed"}
-    assert all(scheme.name == name for name, scheme in AXES.items())

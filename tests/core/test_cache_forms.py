@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary
+from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache
 
 FLOAT8 = torch.float8_e4m3fn
@@ -57,50 +57,6 @@ def a_call(rng, dtype, heads=(4, 2), width=32, tokens=6, **layout):
 LAYOUTS = [{}, {"interleaved": True}, {"rotary_dim": 16}, {"interleaved": True, "permuted": True}]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_norm_before_is_that_of_its_own_call(dtype, layout):
-    rng = random.Random(str((dtype, layout)))
-    q, k, v, rotation, slots = a_call(rng, dtype, **layout)
-    weights = {"q_weight": torch.randn(32).to(dtype), "k_weight": torch.randn(32).to(dtype)}
-    for rounding in ROUNDINGS:
-        about = {"eps": 1e-3, "unit_offset": rounding == "between", "rounding": rounding, "kernel": "reference"}
-        caches = [torch.randn(4, 3, 2, 32).to(dtype) for _ in range(2)]
-        expected = [c.clone().view(12, 2, 32) for c in caches]
-        y, z = apply_qk_norm_rotary(q, k, rotation, *weights.values(), tensor_format="thd", **about)
-        for token, slot in enumerate(slots.tolist()):
-            if slot >= 0:
-                expected[0][slot], expected[1][slot] = z[token], v[token]
-        got = apply_rotary_to_cache(q, k, v, rotation, *caches, slots, tensor_format="thd", **weights, **about)
-        assert torch.equal(got, y)
-        assert all(torch.equal(c.view(12, 2, 32), e) for c, e in zip(caches, expected, strict=True))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_float8_is_rounded_once(dtype, layout):
-    """Keys from float32, whatever the dtype of k: half precision in between would round twice."""
-    rng = random.Random(str((dtype, layout)))
-    q, k, v, rotation, slots = a_call(rng, dtype, **layout)
-    z = apply_rotary(k.float(), rotation, tensor_format="thd", kernel="reference")
-    for k_scale, v_scale in ((0.25, torch.tensor(0.5)), (torch.tensor([0.1, 3e-3]), torch.tensor([1.0, 0.7]))):
-        for kv_layout, shape in (("NHD", (4, 3, 2, 32)), ("HND", (4, 2, 3, 32))):
-            caches = [torch.randint(0, 120, shape, dtype=torch.uint8) for _ in range(2)]
-            rows = [(c if kv_layout == "NHD" else c.transpose(1, 2)).clone().reshape(12, 2, 32) for c in caches]
-            for x, to, scale in ((z, rows[0], k_scale), (v, rows[1], v_scale)):
-                each = torch.as_tensor(scale).float().reshape(-1, 1)
-                for token, slot in enumerate(slots.tolist()):
-                    if slot >= 0:
-                        to[slot] = bytes_of(x[token], each)
-            got = apply_rotary_to_cache(
-                q, k, v, rotation, *(c.view(FLOAT8) for c in caches), slots, k_scale=k_scale, v_scale=v_scale,
-                kv_layout=kv_layout, tensor_format="thd", kernel="reference",
-            )  # fmt: skip
-            assert torch.equal(got, apply_rotary(q, rotation, tensor_format="thd"))
-            for cache, row in zip(caches, rows, strict=True):
-                assert torch.equal((cache if kv_layout == "NHD" else cache.transpose(1, 2)).reshape(12, 2, 32), row)
-
-
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_float8_after_a_norm(rounding):
     """Of the float64 norm at most one step apart, where the sum of squares tips a rounding, and rarely."""
@@ -121,19 +77,6 @@ def test_float8_after_a_norm(rounding):
     keep = slots >= 0
     got, expected = caches[0].view(40, 2, 64)[slots[keep]].int(), bytes_of(z[keep], 0.01).int()
     assert ((got - expected).abs() <= 1).all() and (got == expected).float().mean() >= 0.99
-
-
-def test_a_norm_takes_every_order_of_axes():
-    spec, positions = RotarySpec(head_dim=16), torch.arange(10).view(2, 5)
-    rotation, slots = Rotation.at(spec, positions), torch.arange(10).view(2, 5)
-    q, k, v = (torch.randn(2, 5, h, 16) for h in (4, 2, 2))
-    weight, found = torch.randn(16), []
-    for tensor_format, axes in (("bshd", (0, 1, 2, 3)), ("bhsd", (0, 2, 1, 3)), ("sbhd", (1, 0, 2, 3))):
-        caches = [torch.zeros(1, 10, 2, 16) for _ in range(2)]
-        scales, about = {}, {"eps": 1e-6, "q_weight": weight, "k_weight": weight, "tensor_format": tensor_format}
-        y = apply_rotary_to_cache(*(x.permute(axes) for x in (q, k, v)), rotation, *caches, slots, **about, **scales)
-        found.append((y.permute(axes), *caches))
-    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
 
 
 def mla_call(tensor_format="thd", dtype=torch.bfloat16, heads=3, rank=32, tokens=6):

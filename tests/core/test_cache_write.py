@@ -1,13 +1,15 @@
 """Keys rotated into a KV cache: every layout, against a loop that writes one head at a time; and what is refused."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from calls import FLOAT8, built
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk
+from calls import built
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk
 from phasor.caches import apply_rotary_to_cache, cache_slots, page_slots
 
-from .conftest import needs_native
+from .test_cache_forms import bytes_of
 
 # Rows [batch, tokens, heads, channels] of each order of axes.
 ROWS = {
@@ -37,49 +39,37 @@ def looped(cache, rows, slots, kv_layout):
 
 @pytest.mark.parametrize("part", range(3))
 def test_the_plain_expression_is_the_loop_in_every_layout(part):
-    """Of all kernels by their law."""
+    """Of all kernels by their law. Norms are those of their own call; float8 is rounded once, from float32."""
     for number in range(40 * part, 40 * part + 40):
         call = built(f"loop {number}", "cache", bad=False)
         q, k, v, rotation, *caches, slots = call.args
-        kv_layout, tensor_format = call.kwargs["kv_layout"], call.kwargs["tensor_format"]
-        if FLOAT8 in (c.dtype for c in caches) or (rotation.per_head and q.shape != k.shape):
-            continue
-        y, z = apply_rotary_qk(q, k, rotation, tensor_format=tensor_format, kernel="reference")
+        given = {name: call.kwargs.pop(name) for name in ("tensor_format", "kv_layout")} | {"kernel": "reference"}
+        scales = [call.kwargs.pop(name, None) for name in ("k_scale", "v_scale")]
+        norm = {name: call.kwargs[name] for name in ("eps", "unit_offset", "rounding") if name in call.kwargs}
+        weights = [call.kwargs.get(name) for name in ("q_weight", "k_weight")]
+        float8 = scales != [None, None]
+        if (float8 and (norm or torch.float64 in (q.dtype, rotation.cos.dtype))) or (
+            rotation.per_head and q.shape != k.shape
+        ):
+            continue  # float8 after a norm has a test of its own
+        about = {"tensor_format": given["tensor_format"], "kernel": "reference"}
+        turned = (
+            partial(apply_qk_norm_rotary, q_weight=weights[0], k_weight=weights[1], **norm) if norm else apply_rotary_qk
+        )
+        y, z = turned(q, k, rotation, **about)
         expected = [c.clone() for c in caches]
-        looped(expected[0], ROWS[tensor_format](z), slots, kv_layout)
-        looped(expected[1], ROWS[tensor_format](v), slots, kv_layout)
-        about = {"kv_layout": kv_layout, "tensor_format": tensor_format, "kernel": "reference"}
-        assert torch.equal(apply_rotary_to_cache(q, k, v, rotation, *caches, slots, **about), y)
-        assert all(torch.equal(a, b) for a, b in zip(caches, expected, strict=True))
-
-
-@needs_native
-def test_the_short_way_takes_plain_caches_and_both_halves_of_one(monkeypatch, instructions):
-    """Nothing else may have to be called: the checks that word errors stay out of a decoding step."""
-    monkeypatch.setattr("phasor.rotary.apply.cached.check_fits", None)
-    q, k, v, kv = torch.randn(4, 4, 64), torch.randn(4, 2, 64), torch.randn(4, 2, 64), torch.zeros(3, 2, 16, 2, 64)
-    rotation, slots = Rotation.at(RotarySpec(head_dim=64), torch.arange(4)), torch.tensor([0, 17, -1, 47])
-    apply_rotary_to_cache(q, k, v, rotation, kv[:, 0], kv[:, 1], slots, tensor_format="thd")
-    z = apply_rotary(k, rotation, tensor_format="thd", kernel="reference")
-    expected = torch.zeros(2, 48, 2, 64)
-    for t, slot in ((0, 0), (1, 17), (3, 47)):
-        expected[0, slot], expected[1, slot] = z[t], v[t]
-    assert torch.equal(kv.transpose(0, 1).reshape(2, 48, 2, 64), expected)
-
-
-def test_contiguous_caches_of_both_orders():
-    """[B, H, S_max, D] and [B, S_max, H, D]: a block for each sequence, slots from positions."""
-    rotation = Rotation.at(RotarySpec(head_dim=16), positions := torch.tensor([[3, 4], [0, 1]]))
-    q, k, v = torch.randn(2, 4, 2, 16), torch.randn(2, 2, 2, 16), torch.randn(2, 2, 2, 16)
-    k_cache, v_cache = torch.zeros(2, 2, 8, 16), torch.zeros(2, 2, 8, 16)
-    apply_rotary_to_cache(q, k, v, rotation, k_cache, v_cache, cache_slots(positions, 8), kv_layout="HND")
-    z = apply_rotary(k, rotation)
-    for b, at in enumerate(positions.tolist()):
-        assert torch.equal(k_cache[b, :, at], z[b]) and torch.equal(v_cache[b, :, at], v[b])
-    assert k_cache.count_nonzero() == z.numel()
-    other = [torch.zeros(2, 8, 2, 16) for _ in range(2)]
-    apply_rotary_to_cache(q, k, v, rotation, *other, cache_slots(positions, 8))
-    assert torch.equal(other[0].transpose(1, 2), k_cache) and torch.equal(other[1].transpose(1, 2), v_cache)
+        for i, (x, scale) in enumerate(((z, scales[0]), (v, scales[1]))):
+            rows = ROWS[given["tensor_format"]](x)
+            if scale is not None:
+                rows = ROWS[given["tensor_format"]](apply_rotary(k.float(), rotation, **about) if i == 0 else v.float())
+                each = torch.as_tensor(scale).reshape(-1, 1)
+                rows, expected[i] = bytes_of(rows, each), expected[i].view(torch.uint8)
+            looped(expected[i], rows, slots, given["kv_layout"])
+        more = {name: x for name, x in (("k_scale", scales[0]), ("v_scale", scales[1])) if x is not None}
+        more |= norm | ({"q_weight": weights[0], "k_weight": weights[1]} if norm else {})
+        assert torch.equal(apply_rotary_to_cache(q, k, v, rotation, *caches, slots, **given, **more), y)
+        caches = [c.view(e.dtype) for c, e in zip(caches, expected, strict=True)]
+        assert all(torch.equal(a, b) for a, b in zip(caches, expected, strict=True)), number
 
 
 def test_slots_of_a_block_table_and_of_pages_agree():
@@ -91,23 +81,6 @@ def test_slots_of_a_block_table_and_of_pages_agree():
     rows = torch.arange(2).repeat_interleave(4)
     pages = page_slots(rows, positions.flatten(), table.flatten(), torch.tensor([0, 3, 6]), 4)
     assert torch.equal(pages, slots.flatten())
-
-
-def test_given_result_and_empty_calls():
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(2))
-    q, k, cache = torch.randn(1, 4, 2, 16), torch.randn(1, 2, 2, 16), torch.zeros(1, 8, 2, 16)
-    slots = torch.tensor([[1, 5]])
-    out = torch.empty_like(q)
-    assert apply_rotary_to_cache(q, k, k, rotation, cache, cache.clone(), slots, out=out) is out
-    assert torch.equal(out, apply_rotary(q, rotation))
-    apply_rotary_to_cache(q, k, k, rotation, cache, cache.clone(), torch.full((1, 2), -1))
-    none = Rotation.at(RotarySpec(head_dim=16), torch.arange(0))
-    before = cache.clone()
-    for kernel in ("auto", "reference"):
-        got = apply_rotary_to_cache(
-            q[..., :0, :], k[..., :0, :], k[..., :0, :], none, cache, cache.clone(), slots[:, :0], kernel=kernel
-        )
-        assert got.shape == (1, 4, 0, 16) and torch.equal(cache, before)
 
 
 def test_the_plain_expression_reads_nothing_back():

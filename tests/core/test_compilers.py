@@ -8,12 +8,10 @@ import shutil
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 
 from phasor import RotarySpec, Rotation, apply_rotary, rotate
 from phasor.encodings import sinusoids
 from phasor.rotary.axes import Sections
-from phasor.rotary.scaling import YaRN
 
 from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within
 
@@ -65,28 +63,6 @@ def test_compile(name, backend, free):
     """One graph serves all lengths; both angle modes; forward and backward."""
     lengths = [(torch.float32, 5), (torch.float32, 16), (torch.float32, 33)]
     check_compiled(COMPILED[name], backend, lengths, free)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("angles", ["exact", "float32"])
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_every_scheme(scheme, angles, dtype):
-    check_compiled(scheme.replace(angles=angles), "aot_eager", [(dtype, 5), (dtype, 16)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [F64, torch.bfloat16])
-def test_compile_few_with_inductor(few, dtype):
-    check_compiled(few, BACKEND, [(dtype, 5), (dtype, 16), (dtype, 1)])
-
-
-def test_equal_specs_compile_once():
-    torch.compiler.reset()
-    counter = CompileCounter()
-    rotate = torch.compile(lambda spec: Rotation.at(spec, torch.arange(4)).cos, backend=counter, fullgraph=True)
-    for _ in range(3):
-        rotate(RotarySpec(head_dim=8, base=500.0, scaling=YaRN(factor=4.0, original_max_position=64)))  # a new object
-    assert counter.frame_count == 1
 
 
 def test_compiled_specs_do_not_share_constants():

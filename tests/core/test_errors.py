@@ -37,13 +37,8 @@ CASES = {
     # checks
     "number none": (lambda: number("n", None), ["n must be a finite number, got None"]),
     "number bool": (lambda: number("n", True), ["got True"]),
-    "number nan": (lambda: number("n", NAN), ["finite", "got nan"]),
-    "number above": (lambda: number("n", 0, above=0), ["a finite number above 0, got 0"]),
-    "number least": (lambda: number("n", 0.5, at_least=1), ["of at least 1, got 0.5"]),
-    "number inf": (lambda: number("n", INF, above=0), ["got inf"]),
     "whole float": (lambda: whole("w", 8.0), ["w must be an integer of at least 1, got 8.0"]),
     "whole bool": (lambda: whole("w", True), ["got True"]),
-    "whole low": (lambda: whole("w", -1, at_least=0), ["of at least 0, got -1"]),
     # spec
     "odd": (lambda: RotarySpec(head_dim=7), ["head_dim must be even if all its channels rotate", "pairs", "got 7"]),
     "odd head, way out": (lambda: RotarySpec(head_dim=63), ["got 63", "rotary_dim, 62 or less"]),
@@ -53,17 +48,12 @@ CASES = {
         ["rope_theta is no field of RotarySpec", "did you mean base?", "phasor.read_config"],
     ),
     "misspelled": (lambda: RotarySpec(head_dim=8, interleave=True), ["interleave is no", "did you mean interleaved?"]),
-    "no such field": (lambda: RotarySpec(head_dim=8, zzz=1), ["zzz is no field", "known: head_dim, rotary_dim"]),
-    "replaced by no field": (lambda: SPEC.replace(rope_theta=5.0), ["rope_theta is no", "did you mean base?"]),
     "zero": (lambda: RotarySpec(head_dim=0), ["positive even", "got 0"]),
-    "negative": (lambda: RotarySpec(head_dim=8, rotary_dim=-2), ["positive even", "got -2"]),
     "wide": (lambda: RotarySpec(head_dim=8, rotary_dim=10), ["at most head_dim", "rotary_dim=10 and head_dim=8"]),
     "fractional": (lambda: RotarySpec(head_dim=8, rotary_dim=4.0), ["rotary_dim must be an integer, got 4.0"]),
     "bool width": (lambda: RotarySpec(head_dim=True), ["must be an integer, got True"]),
-    "float head": (lambda: RotarySpec(head_dim=8.0, rotary_dim=4), ["head_dim must be an integer, got 8.0"]),
     "base one": (lambda: RotarySpec(head_dim=8, base=1.0), ["base must be a finite number above 1, got 1.0"]),
     "base nan": (lambda: RotarySpec(head_dim=8, base=NAN), ["base", "got nan"]),
-    "base text": (lambda: RotarySpec(head_dim=8, base="10000"), ["base", "got '10000'"]),
     "angles": (
         lambda: RotarySpec(head_dim=8, angles="hf"),
         ["angles must be 'exact', 'float32' or 'float64', got 'hf'"],
@@ -71,14 +61,6 @@ CASES = {
     "tables": (
         lambda: RotarySpec(head_dim=8, tables="bf16"),
         ["tables must be 'activation'", "or 'float64', got 'bf16'"],
-    ),
-    "coordinates": (
-        lambda: RotarySpec(head_dim=8, coordinates="float"),
-        ["coordinates must be 'integer' or 'real', got 'float'"],
-    ),
-    "position scale": (
-        lambda: RotarySpec(head_dim=8, position_scale=0.0),
-        ["position_scale must be a finite number above 0, got 0.0"],
     ),
     "reverse": (lambda: RotarySpec(head_dim=8, reverse=1), ["reverse must be True or False, got 1"]),
     "learned": (lambda: RotarySpec(head_dim=8, learned="yes"), ["learned must be True or False, got 'yes'"]),
@@ -142,14 +124,6 @@ CASES = {
         lambda: RotarySpec(head_dim=8, scaling="yarn"),
         ["scaling must be one of", "phasor.scaling", "'yarn'"],
     ),
-    "scaling of one's own": (  # no spec could be written down, or compiled, with it
-        lambda: RotarySpec(head_dim=8, scaling=type("Mine", (Linear,), {})(2.0)),
-        ["scaling must be one of the schemes in phasor.scaling", "phasor.scaling.register_scaling"],
-    ),
-    "axes": (
-        lambda: RotarySpec(head_dim=8, axes=None),
-        ["axes must be one of the schemes in phasor.axes, got None", "phasor.axes.register_axes"],
-    ),
     "frequencies count": (
         lambda: RotarySpec(head_dim=8, frequencies=(1.0,)),
         ["frequencies must have one value per pair, 4 here, got 1"],
@@ -159,7 +133,6 @@ CASES = {
         lambda: RotarySpec(head_dim=2, frequencies=(1.0,), scaling=Linear(2.0)),
         ["frequencies and scaling exclude each other", "Linear(factor=2.0)", "scale the list first"],
     ),
-    "replace": (lambda: SPEC.replace(base=-1.0), ["base", "got -1.0"]),
     "from list": (lambda: RotarySpec.from_dict([8]), ["data must be a dictionary as made by to_dict, got list"]),
     "from unknown": (
         lambda: RotarySpec.from_dict({"head_dim": 8, "theta": 5}),
@@ -171,7 +144,6 @@ CASES = {
         ["scaling must be a dictionary with a 'name' out of", "'yarn'", "got {'name': 'warp'}"],
     ),
     "from text scheme": (lambda: RotarySpec.from_dict({"head_dim": 8, "axes": "one"}), ["axes must be", "got 'one'"]),
-    "from null axes": (lambda: RotarySpec.from_dict({"head_dim": 8, "axes": None}), ["axes", "got None"]),
     "from fields": (
         lambda: RotarySpec.from_dict({"head_dim": 8, "scaling": {"name": "linear", "scale": 2}}),
         ["scaling 'linear' does not fit its fields", "scale"],
@@ -185,27 +157,18 @@ CASES = {
     "ntk": (lambda: NTK(-1.0), ["factor", "above 0", "got -1.0"]),
     "ntk width": (lambda: RotarySpec(head_dim=2, scaling=NTK(2.0)), ["rotary_dim above 2", "dim / (dim - 2)", "got 2"]),
     "dynamic width": (lambda: RotarySpec(head_dim=2, scaling=DynamicNTK(2.0, 8)), ["rotary_dim above 2", "got 2"]),
-    "stepped width": (lambda: RotarySpec(head_dim=2, scaling=SteppedNTK(8)), ["rotary_dim above 2", "got 2"]),
-    "ntk axis width": (
-        lambda: RotarySpec(head_dim=8, scaling=NTK(2.0), axes=Axial((1, 3))),
-        ["rotary_dim above 2", "got 2"],
-    ),
     "ntk fixed": (lambda: NTKFixed(0), ["factor", "above 0", "got 0"]),
     "dynamic factor": (lambda: DynamicNTK(0.5, 8), ["factor", "of at least 1, got 0.5"]),
     "dynamic length": (lambda: DynamicNTK(2.0, 8.0), ["original_max_position must be an integer", "got 8.0"]),
-    "stepped": (lambda: SteppedNTK(0), ["original_max_position", "of at least 1, got 0"]),
     "seq_len float": (lambda: DynamicNTK(2.0, 8).factor_at(9.0), ["seq_len must be an integer", "got 9.0"]),
     "seq_len zero": (lambda: SteppedNTK(8).factor_at(0), ["seq_len", "of at least 1, got 0"]),
-    "seq_len long": (lambda: long().is_long("9"), ["seq_len", "got '9'"]),
     "yarn factor": (lambda: YaRN(0.0, 8), ["factor", "above 0", "got 0.0"]),
-    "yarn length": (lambda: YaRN(2.0, None), ["original_max_position", "got None"]),
     "yarn betas": (lambda: YaRN(2.0, 8, 1.0, 32.0), ["beta_fast", "of at least 32, got 1.0"]),
     "yarn slow": (lambda: YaRN(2.0, 8, beta_slow=0.0), ["beta_slow", "above 0", "got 0.0"]),
     "yarn mscale": (lambda: YaRN(2.0, 8, mscale=-1.0), ["mscale must", "at least 0", "got -1.0"]),
     "yarn mscale all": (lambda: YaRN(2.0, 8, mscale_all_dim=NAN), ["mscale_all_dim", "got nan"]),
     "yarn attention": (lambda: YaRN(2.0, 8, attention=0.0), ["attention", "above 0", "got 0.0"]),
     "paper factor": (lambda: YaRNPaper(INF, 8), ["factor", "got inf"]),
-    "paper length": (lambda: YaRNPaper(2.0, 0), ["original_max_position", "got 0"]),
     "paper alpha": (lambda: YaRNPaper(2.0, 8, alpha=-1.0), ["alpha", "at least 0", "got -1.0"]),
     "paper beta": (lambda: YaRNPaper(2.0, 8, beta=1.0), ["beta", "above 1, got 1.0"]),
     "llama3 factor": (lambda: Llama3(0.0, 1.0, 4.0, 8), ["factor", "got 0.0"]),
@@ -241,7 +204,6 @@ CASES = {
         ["a list or tuple, got 5"],
     ),
     "axial no list": (lambda: Axial(4), ["sizes must be a list or tuple, got 4"]),
-    "huge length": (lambda: YaRN(4.0, 10**30), ["original_max_position must be an integer of at most 2**62"]),
     "turns that cannot be taken": (
         lambda: RotarySpec(head_dim=16, axes=InterleavedSections((2, 4, 2))),
         ["sections cannot take turns as (2, 4, 2)", "axis 0 gets 3 pairs", "with Listed", "llama.cpp"],
@@ -262,10 +224,6 @@ CASES = {
         lambda: RotarySpec(head_dim=8, axes=Sections((2, 3))),
         ["sections must add up to rotary_dim / 2 = 4 pairs, got (2, 3) with sum 5"],
     ),
-    "interleaved total": (
-        lambda: RotarySpec(head_dim=8, axes=InterleavedSections((1, 1))),
-        ["sections must add up to", "got (1, 1) with sum 2"],
-    ),
     "mixed none": (lambda: Mixed(()), ["directions must be one row per axis", "got rows of []"]),
     "mixed rows": (lambda: Mixed(((1.0, 2.0), (1.0,))), ["same number of pairs, got rows of [2, 1]"]),
     "mixed value": (lambda: Mixed(((1.0, NAN),)), ["directions[0][1]", "got nan"]),
@@ -279,10 +237,6 @@ CASES = {
     "layout wide": (
         lambda: Layout(head_dim=8, rotary_dim=10),
         ["rotary_dim must be at most head_dim", "rotary_dim=10 and head_dim=8"],
-    ),
-    "layout odd": (
-        lambda: Layout(head_dim=7),
-        ["head_dim must be even", "got 7"],
     ),
     "permutation to another width": (
         lambda: Layout(head_dim=8).permutation(Layout(head_dim=8, rotary_dim=4)),

@@ -1,37 +1,20 @@
 """The factors that few models use, beyond their laws in `test_algebra`: second members, padding, learned, real."""
 
-import itertools
 import json
 import math
 
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.rotary.axes import Alternating, Listed
 
-from .conftest import FACTORS, LOG_SCALE, SECOND, SEQ_LEN, assert_within, at
-from .test_algebra import at_zero, matrix, places
+from .conftest import FACTORS, LOG_SCALE, SECOND, assert_within, at
 
 F64 = torch.float64
 
 
 # --- second members turned apart: not a rotation --------------------------------------------------------------------
-
-
-def test_second_is_not_orthogonal(second):
-    dense = matrix(second, places(second)[0])
-    zero = at_zero(second)
-    assert (dense.mT @ dense - zero.mT @ zero).abs().max() > 0.1
-    assert "not orthogonal" in second.describe()
-
-
-def test_second_equal_to_the_first_is_plain():
-    spec = RotarySpec(head_dim=16)
-    twice = spec.replace(second=spec.axes)
-    x, positions = torch.randn(1, 2, 5, 16), torch.tensor([0, 1, 7, 100, 2**31])
-    a, b = (apply_rotary(x, Rotation.at(s, positions)) for s in (spec, twice))
-    assert torch.equal(a, b)
 
 
 def test_second_follows_its_rotation():
@@ -95,16 +78,6 @@ def test_a_scale_of_positions_stays_in_integer_phases():
     assert torch.equal(half.inv_freq(), spec.inv_freq())
 
 
-def test_float64_angles_are_near_the_exact_ones():
-    positions = torch.tensor([0, 1, 1000, 100_000])
-    exact = Rotation.at(RotarySpec(head_dim=16), positions, dtype=F64)
-    near = Rotation.at(RotarySpec(head_dim=16, angles="float64", tables="float32"), positions, dtype=F64)
-    assert_within(near.sin, exact.sin, 100_000)
-    assert near.sin.dtype == F64
-    tables = Rotation.at(RotarySpec(head_dim=16, angles="float64"), positions, dtype=torch.bfloat16)
-    assert tables.cos.dtype == torch.bfloat16
-
-
 # --- axes ------------------------------------------------------------------------------------------------------------
 
 
@@ -136,60 +109,4 @@ def test_there_and_back_through_json():
             assert hash(back) == hash(variant)
 
 
-def test_they_differ_and_say_so():
-    for (_, a), (_, b) in itertools.combinations(ALL.items(), 2):
-        assert a != b
-        assert a.diff(b)
-        assert a.describe() != b.describe()
-
-
-@pytest.mark.parametrize(
-    "fields, words",
-    [
-        ({"blocks": 2}, "halves in each of 2 blocks, base 10000"),
-        ({"interleaved": True, "permuted": True}, "interleaved, written as halves, base 10000"),
-        ({"reverse": True}, "halves, rotated backwards, base 10000"),
-        ({"exponent_dim": 15}, "base 10000, exponents over 15, no scaling"),
-        ({"learned": True}, "base 10000, learned log-scale, no scaling"),
-        (
-            {"coordinates": "real", "position_scale": 2.5},
-            "one axis, real coordinates, positions times 2.5, exact angles",
-        ),
-        ({"angles": "float64"}, "one axis, float64 angles (tables: activation)"),
-        ({"second": Listed((0,) * 8)}, "second members by listed(axis=[8 values], axes=1) (not orthogonal), exact"),
-        ({"axes": Alternating((1, 0))}, "alternating(order=(1, 0)), exact angles"),
-    ],
-)
-def test_describe(fields, words):
-    assert words in RotarySpec(head_dim=16, **fields).describe()
-
-
-def test_inv_freq_of_an_odd_width():
-    """Closed form: 11 frequencies over 21."""
-    got = RotarySpec(head_dim=42, rotary_dim=22, exponent_dim=21, base=100.0).inv_freq()
-    assert_within(got, 100.0 ** (-2 * torch.arange(11, dtype=F64) / 21), 4)
-
-
 # --- compilers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("angles", ["exact", "float32", "float64"])
-@pytest.mark.parametrize("name", ALL)
-def test_compile(name, angles):
-    spec = ALL[name].replace(angles=angles)
-    log_scale = LOG_SCALE.float() if spec.learned else None
-
-    def call(q, k, positions):
-        if spec.learned:
-            rotation = Rotation.at(spec, positions, SEQ_LEN, log_scale=log_scale)
-            return apply_rotary_qk(q, k, rotation.padded() if rotation.magnitude == 1 else rotation)
-        return rotate(q, k, positions, spec, seq_len=SEQ_LEN)
-
-    torch.compiler.reset()
-    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
-    for length in (5, 9):
-        q, k = torch.randn(1, 3, length, spec.head_dim), torch.randn(1, 2, length, spec.head_dim)
-        positions, _ = places(spec, length)
-        for got, expected in zip(compiled(q, k, positions), call(q, k, positions), strict=True):
-            assert torch.equal(got, expected)

@@ -5,7 +5,6 @@ import torch
 
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
 from phasor.positions import packed
-from phasor.rotary.axes import Sections
 
 from .conftest import FACTORS, SECOND, anywhere, assert_refused, at
 
@@ -27,15 +26,6 @@ def test_orders(name, batch, tensor_format):
     for a, b in zip(got, expected, strict=True):
         assert torch.equal(a, b)
         assert a.is_contiguous()
-
-
-@pytest.mark.parametrize("tensor_format", FROM_BHSD)
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_orders_with_angles_per_head(batch, tensor_format):
-    rotation = Rotation.from_frequencies(torch.randn(2, *batch, 7), torch.randn(3, 2, 4))
-    x, order = torch.randn(2, 3, 7, 8), FROM_BHSD[tensor_format]
-    got = apply_rotary(x.permute(order), rotation, tensor_format=tensor_format)
-    assert torch.equal(got, apply_rotary(x, rotation).permute(order))
 
 
 def test_packed_documents():
@@ -91,19 +81,6 @@ def test_queries_and_keys_of_different_tokens(tensor_format):
     assert torch.equal(d, b)
 
 
-def test_queries_alone():
-    q = torch.randn(2, 4, 7, 16)
-    expected = apply_rotary(q, ROTATION)
-    for got, none in (
-        apply_rotary_qk(q, None, ROTATION),
-        apply_rotary_qk(q, None, ROTATION, k_rotation=ROTATION),
-        rotate(q, None, torch.arange(7), SPEC),
-        Rotary(SPEC)(q, None, torch.arange(7)),
-    ):
-        assert none is None
-        assert torch.equal(got, expected)
-
-
 @pytest.mark.parametrize("shape, num_heads", [((2, 7, 3, 4, 16), None), ((2, 7, 8, 16), 4), ((7, 3, 4, 16), None)])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_packed_projections(shape, num_heads, gradient):
@@ -154,32 +131,6 @@ REFUSED = {
         lambda: apply_rotary_qk(X, X[..., :40], ROTATION, num_heads=4, tensor_format="bshd"),
         ["k must have a multiple of head_dim=16 channels, got 40"],
     ),
-    "flat without a word": (
-        lambda: apply_rotary(X, ROTATION, tensor_format="thd"),
-        ["x must have the 16 channels of the rotation's head_dim, got 64", "flat heads: num_heads=4"],
-    ),
-    "thd rank": (
-        lambda: apply_rotary(torch.zeros(2, 7, 4, 16), ROTATION, tensor_format="thd"),
-        ["x must be [tokens, heads, head_dim] for tensor_format='thd', got shape (2, 7, 4, 16)"],
-    ),
-    "sbhd rank": (
-        lambda: apply_rotary(torch.zeros(7, 4, 16), ROTATION, tensor_format="sbhd"),
-        ["x must be [seq, batch, heads, head_dim] for tensor_format='sbhd', got shape (7, 4, 16)"],
-    ),
-    "sbhd hint": (
-        lambda: apply_rotary(torch.zeros(7, 2, 4, 16), ROTATION, tensor_format="bshd"),
-        ["x has 2 tokens in tensor_format='bshd'", "did you mean tensor_format='sbhd'?"],
-    ),
-    "sbhd batch": (
-        lambda: apply_rotary(
-            torch.zeros(7, 3, 4, 16), Rotation.at(SPEC, torch.zeros(2, 7).long()), tensor_format="sbhd"
-        ),
-        ["the rotation's batch (2,) must fit the batch (3,) of x"],
-    ),
-    "thd batch": (
-        lambda: apply_rotary(torch.zeros(7, 4, 16), Rotation.at(SPEC, torch.zeros(1, 7).long()), tensor_format="thd"),
-        ["the rotation's batch (1,) must fit the batch () of x"],
-    ),
     "a spec": (lambda: apply_rotary(X, SPEC), ["rotation must be a Rotation, got RotarySpec", "Rotation.at(spec, "]),
     "a spec for k": (lambda: apply_rotary_qk(X, X, ROTATION, k_rotation=SPEC), ["k_rotation must be a Rotation"]),
     "sparse": (lambda: apply_rotary(X.to_sparse(), ROTATION), ["x must be a dense tensor, got a torch.sparse_coo one"]),
@@ -222,18 +173,3 @@ def test_tables_of_inference_mode_are_refused_where_a_gradient_is_needed(turn):
         turn(x, rotation)
     with torch.no_grad():
         turn(x, rotation)
-
-
-def test_wrong_lengths_in_compiled_code_say_so():
-    compiled = torch.compile(lambda x: apply_rotary(x, ROTATION), backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match="x has 5 tokens in tensor_format='bhsd' but the rotation has 7 positions"):
-        compiled(torch.zeros(2, 3, 5, 16))
-
-
-def test_several_axes_in_sbhd():
-    spec = RotarySpec(head_dim=16, axes=Sections((2, 3, 3)))
-    positions = torch.randint(0, 99, (3, 2, 7))
-    q = torch.randn(2, 4, 7, 16)
-    expected = rotate(q, None, positions, spec)[0]
-    got = rotate(q.permute(2, 0, 1, 3), None, positions, spec, tensor_format="sbhd")[0]
-    assert torch.equal(got, expected.permute(2, 0, 1, 3))

@@ -124,17 +124,6 @@ def test_functional_transforms(few):
     assert_within(torch.func.hessian(energy)(x[0, 0]), (dense.mT @ dense).sum(0), 16)
 
 
-@pytest.mark.parametrize("block", [1, 2**40])
-def test_vmap_over_positions(few, block, monkeypatch):
-    """Positions may be the batched argument too: the rotation itself is formed under vmap, whatever the size of x."""
-    monkeypatch.setattr("phasor.rotary.kernels.eager.BLOCK", block)
-    x = torch.randn(2, 3, few.head_dim, dtype=F64)
-    positions = torch.stack([anywhere(few, 0, 5000, 3) for _ in range(4)])
-    got = torch.func.vmap(lambda p: apply_rotary(x, at(few, p)))(positions)
-    for row, p in zip(got, positions, strict=True):
-        assert torch.equal(row, apply_rotary(x, at(few, p)))
-
-
 def test_gradients_reach_real_positions(monkeypatch):
     """At sizes at which other kernels work in blocks, which keep tables as constants."""
     spec = RotarySpec(head_dim=64, coordinates="real")

@@ -113,18 +113,6 @@ def test_the_name_reaches_the_kernel_through_every_door(name, asked):
     assert asked == [name] * 8
 
 
-def test_unless_named_the_first_that_can(asked):
-    apply_rotary_qk(Q, K, ROTATION)
-    assert asked == ["native"]
-
-
-def test_unknown_names():
-    assert_refused(
-        lambda: apply_rotary(Q, ROTATION, kernel="cuda"),
-        ["kernel must be 'auto' or one of 'native', 'operator', 'triton', 'eager', 'reference', 'onnx', got"],
-    )
-
-
 @pytest.mark.parametrize(
     "chosen, said", [("reference", "['reference']"), ("nothing", "from the variable PHASOR_KERNEL")]
 )
@@ -165,13 +153,6 @@ def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):
     assert torch.equal(seen[0].positions[0], POSITIONS)
     assert seen[1] is ROTATION
     assert list(kernels.available()) == ["other", "native", "operator", "triton", "eager", "reference", "onnx"]
-
-
-def test_an_output_is_written_without_a_copy(asked):
-    """A new result that is copied over would be a second rotation of the same kernel, and twice the memory."""
-    x = Q.clone()
-    assert torch.equal(apply_rotary(x, ROTATION, out=x, kernel="eager"), apply_rotary(Q, ROTATION, kernel="reference"))
-    assert asked == ["eager", "reference"]
 
 
 NORM = {"q_weight": torch.ones(8), "k_weight": torch.ones(8), "eps": 1e-6}

@@ -58,13 +58,6 @@ def operations(spec, tokens, learns, dtype=torch.bfloat16, phases=False):
     return seen
 
 
-@pytest.mark.parametrize("learns", [False, True])
-@pytest.mark.parametrize("spec", LAYOUTS.values(), ids=LAYOUTS)
-def test_the_size_changes_nothing(spec, learns):
-    few, more, many = (operations(spec, tokens, learns).all for tokens in (1, 512, 8192))  # q up to 4 million elements
-    assert few == more == many
-
-
 @pytest.mark.usefixtures("unwatched")
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("spec", AXES.values(), ids=AXES)
@@ -78,29 +71,6 @@ def test_the_size_changes_nothing_from_positions_to_results(spec, learns):
 def test_q_and_k_are_turned_together_where_no_gradient_is_needed(dtype):
     """Tables at full width; q and k joined, swapped, two products, a sum, and each rounded to memory of its own."""
     assert len(operations(FULL, 8192, learns=False, dtype=dtype).launches) == 3 + 5 + 2
-
-
-def test_gradients_take_the_operations_of_the_definition():
-    """Widen, four products, two sums, join, round; the gradient is another rotation, with one sign turned."""
-    assert len(operations(FULL, 8192, learns=True).launches) == 2 * (9 + 10)
-    assert len(operations(FULL, 8192, learns=True, dtype=torch.float32).launches) == 2 * (7 + 8)  # no dtype changes
-
-
-COUNTS = {  # of operations with views: by tables, and from positions
-    "halves": (FULL, 11, 32),
-    "interleaved": (FULL.replace(interleaved=True), 16, 37),
-    "partial": (FULL.replace(rotary_dim=64), 17, 38),
-    "trailing": (FULL.replace(rotary_dim=64, trailing=True, interleaved=True), 19, 40),
-}
-
-
-@pytest.mark.usefixtures("unwatched")
-@pytest.mark.parametrize("spec, by_tables, from_positions", COUNTS.values(), ids=COUNTS)
-def test_how_many_operations_there_are_with_all_views(spec, by_tables, from_positions):
-    """Those on q and k; and on [tokens, pairs] the tables' own: phases, where they are near 1, and the polynomials."""
-    rotate(*heads(1, 128)[:2], torch.zeros(1, dtype=torch.int64, device="meta"), spec)
-    assert len(operations(spec, 8192, learns=False).all) == by_tables
-    assert len(operations(spec, 8192, learns=False, phases=True).all) == from_positions
 
 
 EIGHTH = 2**61
@@ -117,13 +87,6 @@ def test_cos_and_sin_in_few_operations_are_those_in_many(shape):
         together = stacked.cos_sin([positions, positions], [step, 2 * step])
         for a, b in zip(together, phase.cos_sin(phase.phases([positions], [3 * step])), strict=True):
             assert torch.equal(a.view(torch.int32), b.view(torch.int32))
-
-
-def test_a_product_widens_as_a_conversion_does():
-    """Off the CPU nothing else widens half precision."""
-    for dtype in (torch.bfloat16, torch.float16):
-        x, table = torch.randn(1000).to(dtype), torch.randn(1000)
-        assert torch.equal(x * table, x.float() * table)
 
 
 class NoHost(TorchFunctionMode):

@@ -9,9 +9,11 @@ import logging
 import pytest
 import torch
 
-from calls import EAGER, Call, built, check, native_ways, odd_address, of_inference
+from calls import EAGER, Call, built, check, native_ways, odd_address, of_inference, outcome
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk, rotate
 from phasor.caches import apply_rotary_to_cache
+from phasor.rotary import kernels
+from phasor.rotary.apply import cached, calls, normed, packed
 from phasor.rotary.axes import Axial
 
 from .conftest import sets
@@ -41,6 +43,23 @@ def test_calls_of_every_kind(part):
     for number in range(100 * part, 100 * part + 100):
         wrong = check(lambda n=number: built(f"1:{n}"), WAYS)
         assert not wrong, f"built('1:{number}'): {wrong}"
+
+
+@pytest.mark.skipif(not kernels.native.OPEN, reason="the native kernel was not built")
+@pytest.mark.parametrize("kind, most", {"tables": 57, "phases": 52, "packed": 42, "norm": 59, "cache": 61}.items())
+def test_plain_calls_take_the_short_way(kind, most, monkeypatch):
+    """So many of a hundred never come to the checks in Python; the others are wide, or lie as no stride describes."""
+    long = []
+    for place in (calls, normed, cached, packed):
+        for name in ("check_angles", "check_tensor"):
+            own = getattr(place, name, None)
+            monkeypatch.setattr(place, name, lambda *given, own=own: (long.append(given), own(*given)), raising=False)
+    short = 0
+    for number in range(100):
+        long.clear()
+        if (call := built(f"short {number}", kind, bad=False)) and not outcome(call, "auto").error:
+            short += not long
+    assert short >= most
 
 
 # ---- Edges that chance seldom finds: each a call, built anew, and the reason why it is here ----

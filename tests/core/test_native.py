@@ -85,17 +85,6 @@ def test_what_is_kept_for_the_way_back():
     assert {t.dtype for t in kept} == {torch.float32, torch.int64} or kernel.MISSING
 
 
-def test_checkpointed_and_under_autocast():
-    from torch.utils.checkpoint import checkpoint
-
-    q, rotation = torch.randn(1, 2, 5, 8, requires_grad=True), Rotation.at(SPEC, POSITIONS)
-    y = checkpoint(lambda x: apply_rotary(x, rotation), q, use_reentrant=False)
-    (dq,) = torch.autograd.grad(y, q, torch.ones_like(y))
-    assert torch.equal(dq, apply_rotary(torch.ones_like(q), rotation.transpose()))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(apply_rotary(q, rotation), apply_rotary(q, rotation, kernel="reference"))
-
-
 PROGRAM = """
 import sys
 sys.modules["phasor.rotary.kernels.native._native"] = None
@@ -231,19 +220,6 @@ def test_compiled_code_keeps_the_plain_expression_except_in_half_precision(dtype
 
 
 @needs_native
-def test_gradients_of_compiled_half_precision():
-    q = torch.randn(2, 16, 300, 64, dtype=torch.bfloat16, requires_grad=True)
-    rotation = Rotation.at(RotarySpec(head_dim=64, interleaved=True), torch.arange(300))
-    up = torch.randn_like(q)
-    torch.compiler.reset()
-    compiled = torch.compile(lambda x, r: apply_rotary(x, r), fullgraph=True, backend="aot_eager")
-    for x in (q, q.transpose(1, 2).contiguous().transpose(1, 2).detach().requires_grad_()):
-        (got,) = torch.autograd.grad(compiled(x, rotation), x, up)
-        (expected,) = torch.autograd.grad(apply_rotary(x, rotation, kernel="reference"), x, up)
-        assert torch.equal(got, expected)
-
-
-@needs_native
 def test_compiled_transforms_of_half_precision_keep_the_plain_expression():
     """The operator has no forward derivative and no batch rule: a tangent would be lost without a word."""
     rotation, x = Rotation.at(RotarySpec(head_dim=64), torch.arange(300)), torch.randn(2, 1, 32, 300, 64).bfloat16()
@@ -265,17 +241,6 @@ def test_compiled_transforms_of_half_precision_keep_the_plain_expression():
         torch.compiler.reset()
         got = torch.compile(call, fullgraph=True, backend="eager")(x)
         assert torch.equal(got, call(x)), name
-
-
-def test_exported_programs_hold_the_plain_expression():
-    class Turns(torch.nn.Module):
-        def forward(self, x):
-            return rotate(x, None, torch.arange(x.shape[-2]), RotarySpec(head_dim=64))[0]
-
-    x = torch.randn(1, 32, 300, 64, dtype=torch.bfloat16)
-    program = torch.export.export(Turns(), (x,))
-    assert not [n for n in program.graph.nodes if "phasor" in str(n.target)]
-    assert torch.equal(program.module()(x), Turns()(x))
 
 
 @needs_native

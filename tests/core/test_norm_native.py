@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from calls import Draw
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary
 
 from .conftest import needs_native
@@ -44,27 +43,6 @@ def test_the_order_of_the_sum(width, instructions):
     for row, y in zip(x[0, 0].numpy(), got[0, 0].numpy(), strict=True):
         root = np.float32(1) / np.sqrt(added(row) / np.float32(width) + np.float32(1e-5))
         assert np.array_equal(y, row * root)
-
-
-@pytest.mark.parametrize("number", range(30))
-def test_gradients_of_everything(number):
-    """Against those of the plain expression in float64, from values that float32 holds: 1e-6 of the largest one."""
-    draw = Draw(f"gradients {number}", bad=False)
-    draw.dtype = torch.float32
-    call = draw.norm()
-    rotation, weights = Rotation.at(SPEC, torch.arange(draw.seq)), torch.randn(2, 48)
-    inputs = [torch.randn(draw.shape(heads, 48)).mT.contiguous().mT for heads in (draw.heads, draw.of_k)]
-    settings = {n: call.kwargs[n] for n in ("unit_offset", "after", "rounding", "tensor_format")} | {"eps": 1e-3}
-
-    def back(kernel, dtype):
-        leaves = [x.detach().to(dtype).requires_grad_() for x in (*inputs, *weights)]
-        turning = rotation.replace(cos=rotation.cos.to(dtype), sin=rotation.sin.to(dtype))
-        y = apply_qk_norm_rotary(*leaves[:2], turning, *leaves[2:], kernel=kernel, **settings)
-        return torch.autograd.grad(y, leaves, [x.to(dtype) for x in inputs])
-
-    for got, exact in zip(back("auto", torch.float32), back("reference", torch.float64), strict=True):
-        assert got.dtype == torch.float32
-        assert not exact.numel() or (got - exact).abs().max() <= 1e-6 * exact.abs().max()
 
 
 def test_the_gradient_of_a_weight_over_many_tokens():

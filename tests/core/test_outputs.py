@@ -35,15 +35,11 @@ MEMORY = torch.zeros(4000)
 ROW = MEMORY[:672].view(2, 3, 7, 16)
 REFUSED = {
     "shape": (lambda: apply_rotary(X, ROTATION, out=K), ["out must be torch.float32 (2, 3, 7, 16)", "(2, 1, 7, 16)"]),
-    "dtype": (lambda: apply_rotary(X, ROTATION, out=X.half()), ["out must be torch.float32", "torch.float16"]),
-    "device": (lambda: apply_rotary(X, ROTATION, out=X.to("meta")), ["out must be", "on cpu", "on meta"]),
-    "no tensor": (lambda: apply_rotary(X, ROTATION, out=True), ["out must be", "got bool"]),
     "one for two": (
         lambda: apply_rotary_qk(X, K, ROTATION, out=X),
         ["out must be a tensor, or a pair", "(2, 3, 7, 16)"],
     ),
     "two for one": (lambda: apply_rotary_qk(X, None, ROTATION, out=(X, K)), ["out must be a tensor, or a pair"]),
-    "k": (lambda: apply_rotary_qk(X, K, ROTATION, out=(X, X)), ["out of k must be torch.float32 (2, 1, 7, 16)"]),
     "expanded": (
         lambda: apply_rotary(X, ROTATION, out=torch.zeros(3, 7, 16).expand(2, 3, 7, 16)),
         ["out must not overlap itself, got strides (0, 112, 16, 1)"],
@@ -60,14 +56,6 @@ REFUSED = {
         lambda: apply_rotary(ROW, ROTATION, out=MEMORY[:672].view(2, 7, 3, 16).transpose(1, 2)),
         ["out must not overlap"],
     ),
-    "one for both": (
-        lambda: apply_rotary_qk(X, X.clone(), ROTATION, out=(K := torch.zeros_like(X), K)),
-        ["not overlap"],
-    ),
-    "exchanged": (
-        lambda: apply_rotary_qk(a := X.clone(), b := X.clone(), ROTATION, out=(b, a)),
-        ["out must not overlap another input"],
-    ),
     "gradient of x": (
         lambda: apply_rotary(X.clone().requires_grad_(), ROTATION, out=X.clone()),
         ["out cannot be written where a gradient is needed", "torch.no_grad()"],
@@ -79,14 +67,6 @@ REFUSED = {
         )
         for name in ("cos", "sin")
     },
-    "gradient of out": (
-        lambda: apply_rotary(X, ROTATION, out=X.clone().requires_grad_()),
-        ["out cannot be written where a gradient is needed"],
-    ),
-    "gradient of tables": (
-        lambda: apply_rotary(X, ROTATION.replace(cos=ROTATION.cos.clone().requires_grad_()), out=X.clone()),
-        ["out cannot be written where a gradient is needed"],
-    ),
 }
 
 
@@ -120,18 +100,6 @@ def test_overlap_is_told_exactly():
     assert not overlaps_itself(torch.zeros(2, 3, 4).permute(2, 0, 1))
 
 
-def test_compiled_code_may_write_in_place():
-    def turn(x):
-        apply_rotary(x, ROTATION, out=x)
-        return x + 1
-
-    x = torch.randn(3, 7, 16)
-    expected = apply_rotary(x, ROTATION)
-    got = torch.compile(turn, fullgraph=True, backend="aot_eager")(x)
-    torch.testing.assert_close(x, expected)
-    torch.testing.assert_close(got, expected + 1)
-
-
 def test_the_output_of_k_has_the_dtype_that_its_own_rotation_gives():
     q, k = (torch.randn(1, 2, n, 16).bfloat16() for n in (7, 5))
     rotation = Rotation.at(SPEC, torch.arange(7), dtype=torch.bfloat16)
@@ -150,16 +118,6 @@ def test_an_output_must_not_overlap_the_tables_of_k():
     out = torch.zeros(1, 2, 7, 16), memory.view(1, 2, 7, 16)
     with pytest.raises(ValueError, match="out must not overlap the rotation"):
         apply_rotary_qk(torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16), ROTATION, k_rotation=other, out=out)
-
-
-def test_tables_that_are_filled_again_turn_by_their_new_values():
-    spec = RotarySpec(head_dim=8)
-    filled, other = (Rotation.at(spec, torch.tensor([p])) for p in (3, 11))
-    x = torch.randn(1, 2, 1, 8)
-    apply_rotary(x, filled)
-    filled.cos.copy_(other.cos)
-    filled.sin.copy_(other.sin)
-    assert torch.equal(apply_rotary(x, filled), apply_rotary(x, other))
 
 
 def test_tables_of_inference_mode_that_are_filled_again():
@@ -189,12 +147,6 @@ def test_a_copy_whose_tables_are_filled_again():
         assert torch.equal(apply_rotary(x, copied), apply_rotary(x, other)), count
         filled.cos.copy_(filled.cos.clone())
         filled.sin.copy_(filled.sin.clone())
-
-
-def test_one_token_of_q_and_k_comes_back_in_memory_of_their_own():
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.tensor([3]))
-    q, k = apply_rotary_qk(torch.randn(1, 4, 1, 16), torch.randn(1, 2, 1, 16), rotation)
-    assert q.untyped_storage().data_ptr() != k.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("out", [torch.zeros(1, 7, 3, 2, 15), torch.zeros(7, 3, 2, 16), "out"])

@@ -44,11 +44,6 @@ def test_from_mask(rows):
         assert got.tolist() == expected
 
 
-def test_left_and_right_padding_number_the_same_tokens():
-    left, right = positions.from_mask(torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]]))
-    assert left[2:].tolist() == right[:3].tolist() == [0, 1, 2]
-
-
 @SETTINGS
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=5), st.integers(1, 5))
 def test_decode(cached, new):
@@ -56,13 +51,6 @@ def test_decode(cached, new):
     assert got.dtype == torch.int64
     assert got.tolist() == [[c + i for i in range(new)] for c in cached]
     assert torch.equal(positions.decode(torch.tensor(cached, dtype=torch.int32), new), got)
-
-
-def test_decode_continues_a_prompt():
-    """Prefill and the next tokens together are one run of numbers, row by row."""
-    prompt = positions.from_mask(torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]))
-    cached = torch.tensor([3, 4])
-    assert (prompt[:, -1] + 1).tolist() == positions.decode(cached)[:, 0].tolist()
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3, 4])
@@ -118,16 +106,6 @@ def test_mrope(segments):
     assert got.tolist() == naive_mrope(segments)
 
 
-def test_mrope_by_hand():
-    """Three words, an image of 2 x 3 patches, two words: the image spans 3 to 5, so the text goes on at 6."""
-    got = positions.mrope([3, (2, 3), 2]).tolist()
-    assert got == [
-        [0, 1, 2, 3, 3, 3, 3, 3, 3, 6, 7],
-        [0, 1, 2, 3, 3, 3, 4, 4, 4, 6, 7],
-        [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7],
-    ]
-
-
 def test_mrope_is_that_of_transformers():
     """Qwen2-VL's get_rope_index: text, an image of 4 x 6 patches merged 2 x 2, text, a video of 2 frames, text."""
     modeling = pytest.importorskip("transformers.models.qwen2_vl.modeling_qwen2_vl")
@@ -147,20 +125,3 @@ def test_mrope_is_that_of_transformers():
         video_grid_thw=torch.tensor([[2, 8, 6]]),
     )
     assert torch.equal(positions.mrope(segments), theirs[:, 0])
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_builders_ignore_the_default_dtype(dtype):
-    torch.set_default_dtype(dtype)
-    try:
-        built = [
-            positions.packed(torch.tensor([0, 300])),
-            positions.from_mask(torch.ones(1, 300)),
-            positions.decode(torch.tensor([300])),
-            positions.grid(300, 1),
-            positions.mrope([300]),
-        ]
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert all(p.dtype == torch.int64 for p in built)
-    assert [int(p.max()) for p in built] == [299, 299, 300, 299, 299]

@@ -92,7 +92,6 @@ REFUSED = {
     "rows": (lambda: Rotation.at(SPEC, AT, [1, 2, 3]), ["seq_len must be an integer, or one for each of 2 rows"]),
     "row": (lambda: Rotation.at(SPEC, AT, [1, -2]), ["seq_len[1] must be an integer of at least 1, got -2"]),
     "float": (lambda: Rotation.at(SPEC, AT, torch.ones(2)), ["seq_len must be an integer, or one for each"]),
-    "word": (lambda: Rotation.at(SPEC, AT, "long"), ["seq_len must be an integer, or one for each of 2 rows"]),
     "no batch": (
         lambda: Rotation.at(SPEC, AT[0], [1, 2]),
         ["positions must have a batch axis if seq_len"],

@@ -7,10 +7,8 @@ import pickle
 import pytest
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from phasor import Layout, RotarySpec, Rotation, apply_rotary
-from phasor.positions import packed
 from phasor.rotary.axes import Listed
 
 from .conftest import FACTORS, SECOND, anywhere, at
@@ -55,24 +53,6 @@ def test_replace_checks_again():
         TABLE.replace(cos=TABLE.cos[:3])
 
 
-def test_vmap_over_a_rotation():
-    """A rotation is an argument like a tensor, batched along any axis of its tables."""
-    rotation = Rotation.at(RotarySpec(head_dim=8), torch.arange(12).view(3, 4))
-    x = torch.randn(3, 2, 4, 8)
-    batched = torch.func.vmap(lambda r, x: apply_rotary(x, r))(rotation, x)
-    assert torch.equal(batched, apply_rotary(x, rotation))
-
-
-def test_export_with_a_rotation_as_input():
-    class Turn(torch.nn.Module):
-        def forward(self, x, rotation):
-            return apply_rotary(x, rotation)
-
-    x = torch.randn(1, 20, 8)
-    program = torch.export.export(Turn(), (x, TABLE))
-    assert torch.equal(program.module()(x, TABLE.inverse()), apply_rotary(x, TABLE.inverse()))
-
-
 def test_compiled_code_takes_and_gives_rotations():
     compiled = torch.compile(lambda r: r.inverse().slice(2, 5), fullgraph=True, backend="aot_eager")
     assert same(compiled(TABLE), TABLE.inverse().slice(2, 5))
@@ -98,19 +78,6 @@ def test_take_of_heads_and_batches():
     assert torch.equal(taken.cos[2], HEADS.cos[:, rows[2]])
     batched = Rotation.at(SPEC, torch.arange(10).view(2, 5))
     assert torch.equal(batched.take(rows[0]).cos, batched.cos[:, rows[0]])
-
-
-def test_take_of_packed_documents_with_offsets():
-    rows = packed(torch.tensor([0, 3, 3, 5]), offsets=torch.tensor([10, 7, 0]))
-    assert rows.tolist() == [10, 11, 12, 0, 1]
-    assert torch.equal(TABLE.take(rows).cos, Rotation.at(SPEC, rows).cos)
-
-
-def test_take_passes_gradients():
-    cos = TABLE.cos.double().requires_grad_()
-    table = TABLE.replace(cos=cos, sin=TABLE.sin.double())
-    (gradient,) = torch.autograd.grad(table.take(torch.tensor([3, 3, 5])).cos.sum(), cos)
-    assert gradient.sum(-1).tolist() == [0, 0, 0, 4, 0, 2] + [0] * 14
 
 
 def test_heads_of_a_rank():
@@ -148,22 +115,3 @@ def test_angles_and_frequencies_take_a_layout_and_a_magnitude():
     assert Rotation.from_angles(angles, blocks=2).layout.blocks == 2
     with pytest.raises(TypeError, match="interleave"):
         Rotation.from_angles(angles, interleave=True)
-
-
-class Watched(TorchDispatchMode):
-    """Sees every operation, as profilers and FakeTensor do, and changes none."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(
-    "spec", [RotarySpec(head_dim=16, coordinates="real"), RotarySpec(head_dim=16, angles="float32")]
-)
-def test_who_watches_changes_no_bit(spec):
-    positions = torch.tensor([0.25, 77.123456789, 1e6 / 3], dtype=torch.float64)
-    positions = positions if spec.coordinates == "real" else positions.long()
-    alone = Rotation.at(spec, positions, dtype=torch.float64)
-    with Watched():
-        watched = Rotation.at(spec, positions, dtype=torch.float64)
-    assert torch.equal(alone.cos, watched.cos) and torch.equal(alone.sin, watched.sin)

@@ -7,10 +7,9 @@ import torch
 
 from phasor import RotarySpec
 from phasor.rotary.scaling import YaRN, YaRNPaper
-from phasor.rotary.scaling.yarn import magnitude
 
 from . import papers
-from .test_scaling import EPS, plain, scaled
+from .test_scaling import plain, scaled
 
 
 @pytest.mark.parametrize(
@@ -31,28 +30,6 @@ def test_yarn_bounds(length, base, dim, truncate, bounds):
     """d ln(L / 2 pi r) / (2 ln b) for r = 32 and r = 1 turns, floored and ceiled, of the models' own configs."""
     got = YaRN(factor=4.0, original_max_position=length, truncate=truncate).ramp_bounds(base, dim)
     assert got == pytest.approx(bounds, abs=0 if truncate else 6e-4)
-
-
-def test_yarn_ramp_of_gpt_oss():
-    """Untruncated bounds 8.0928 and 17.3980, factor 32: pair 8 keeps all, pair 18 is divided, pair 13 blends .5274."""
-    got = scaled(YaRN(factor=32.0, original_max_position=4096, truncate=False), dim=64, base=150_000.0)
-    ratio = (got / plain(64, 150_000.0)).tolist()
-    ramp = (13 - 8.0928) / (17.3980 - 8.0928)
-    assert ratio[:9] == [1.0] * 9
-    assert ratio[18:] == pytest.approx([1 / 32] * 14, rel=1e-15)
-    assert ratio[13] == pytest.approx(1 - ramp + ramp / 32, abs=2e-5)
-
-
-@pytest.mark.parametrize("dim, length, ramp_ends", [(4, 40, (0.0, 2.0)), (8, 4, (0.0, -0.0))])
-def test_yarn_bounds_stay_in_the_head(dim, length, ramp_ends):
-    """Clamped to [0, d - 1] as in the authors' find_correction_range."""
-    low, high = YaRN(factor=4.0, original_max_position=length).ramp_bounds(10_000.0, dim)
-    index = [dim * math.log(length / (2 * math.pi * r)) / (2 * math.log(10_000.0)) for r in (32.0, 1.0)]
-    expected = max(math.floor(index[0]), 0), min(math.ceil(index[1]), dim - 1)
-    if expected[0] == expected[1]:
-        expected = expected[0], expected[1] + 0.001
-    assert (low, high) == pytest.approx(expected)
-    assert ramp_ends[0] == low
 
 
 @pytest.mark.parametrize(
@@ -117,32 +94,3 @@ def test_yarn_attention_factor_of_deepseek(fields, value):
     """mscale(s, a) / mscale(s, b) with mscale(s, k) = 0.1 k ln s + 1, s = 40; a stated factor is final."""
     got = YaRN(factor=40.0, original_max_position=4096, **fields).attention_factor()
     assert got == pytest.approx(value, abs=1e-7)
-
-
-def test_deepseek_softmax_factor():
-    """mscale(40, 1)^2 = 1.873854 (DeepSeek-V3's scale 0.1352338 with 192 channels)."""
-    assert magnitude(40.0, 1.0) ** 2 == pytest.approx(1.873854, abs=5e-7)
-    assert magnitude(40.0, 1.0) ** 2 / math.sqrt(192) == pytest.approx(0.1352338, abs=5e-8)
-
-
-@pytest.mark.parametrize("length, factor, largest, pair", [(4096, 16.0, 3.0, 38), (2048, 4.0, 1.76, None)])
-def test_yarn_ramps_of_paper_and_code_differ(length, factor, largest, pair):
-    """Llama 2 with s = 16: 3.0 times at pair 38; LLaMA with s = 4: 1.76 times. Far from rounding: hence two names."""
-    shipped = scaled(YaRN(factor=factor, original_max_position=length))
-    paper = scaled(YaRNPaper(factor=factor, original_max_position=length))
-    ratio = torch.maximum(shipped / paper, paper / shipped)
-    assert ratio.max().item() == pytest.approx(largest, abs=0.05 if pair else 0.005)
-    assert pair is None or ratio.argmax() == pair
-
-
-def test_yarn_paper_limits():
-    """Below alpha = 1 turn divided, above beta = 32 turns kept, between strictly between (eq. 18-20)."""
-    got, theta = scaled(YaRNPaper(factor=16.0, original_max_position=4096)), plain()
-    turns = 4096 * theta / (2 * math.pi)
-    fast, slow = turns > 32, turns < 1
-    assert fast.any()
-    assert slow.any()
-    assert torch.equal(got[fast], theta[fast])
-    torch.testing.assert_close(got[slow], theta[slow] / 16, rtol=EPS, atol=0)
-    middle = ~fast & ~slow
-    assert ((got < theta) & (got > theta / 16))[middle].all()

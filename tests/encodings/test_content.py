@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -29,7 +28,6 @@ from phasor.encodings import (
 )
 from phasor.encodings.attention import KVCache, attention, kernels
 from phasor.temperature import LogFloor
-from published import read
 
 HEADS, HEAD_DIM, DIM = 4, 8, 16
 MAKE = {
@@ -116,32 +114,6 @@ def test_a_padded_row_decodes_as_if_it_were_alone(name):
         assert len(cache) == 9
 
 
-@pytest.mark.parametrize("name", ["path", "path fox"])
-def test_gates_of_path_stop_at_documents_and_padding(name):
-    encoding, (q, k, v, hidden) = make(name), tokens(9, batch=1)
-    at = torch.tensor([0, 0, 0, 1, 2, 0, 1, 2, 3])
-    documents, padding = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1]), (torch.arange(9) < 2)[None]
-    packed = attention(
-        q, k, v, encoding, q_positions=at, hidden=hidden, document_ids=documents, key_padding_mask=padding
-    )
-    for rows in (slice(2, 5), slice(5, 9)):
-        q_, k_, v_ = (x[:, :, rows] for x in (q, k, v))
-        alone = attention(q_, k_, v_, encoding, q_positions=at[rows], hidden=hidden[:, rows])
-        torch.testing.assert_close(packed[:, :, rows], alone)
-
-
-def test_directions_of_path_are_a_causal_convolution():
-    encoding, hidden = make("path"), torch.randn(2, 7, DIM, dtype=torch.float64)
-    conv = nn.Conv1d(16, 16, 3, groups=16, bias=False, dtype=torch.float64)
-    conv.weight = nn.Parameter(encoding.taps.detach()[:, None])
-    x = F.pad((hidden @ encoding.direction.weight.T).mT, (2, 0))
-    w = F.silu(conv(x)).mT.view(2, 7, 2, HEAD_DIM).transpose(1, 2)
-    beta = 2 * torch.sigmoid(encoding.strength(hidden)).mT
-    ours = encoding.gates(hidden, torch.arange(7)[None])
-    torch.testing.assert_close(ours[..., :-1], w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt())
-    torch.testing.assert_close(ours[..., -1], beta)
-
-
 @pytest.mark.parametrize("length", [1, 64, 65, 130])
 def test_path_is_the_product_of_reflections(length):
     encoding, (q, k, _, hidden) = make("path"), tokens(length, batch=1)
@@ -156,21 +128,6 @@ def test_path_is_the_product_of_reflections(length):
                 row.append(x @ k[0, head // 2, j])
                 x = x - beta[j] * (x @ w[j]) * w[j]
             torch.testing.assert_close(ours[0, head, i, : i + 1], torch.stack(row[::-1]))
-
-
-@torch.no_grad()
-def test_fox_in_flex_and_with_a_long_row_of_gates():
-    encoding, (q, k, v, hidden) = make("fox", torch.float32), tokens(9, dtype=torch.float32)
-    padding = torch.tensor([[False] * 9, [True] * 2 + [False] * 7])
-    at = torch.stack((torch.arange(9), torch.tensor([0, 0, 0, 1, 2, 3, 4, 5, 6])))
-    arguments = {"q_positions": at, "hidden": hidden, "key_padding_mask": padding}
-    expected = attention(q, k, v, encoding, **arguments)
-    torch.testing.assert_close(attention(q, k, v, encoding, kernel="flex", **arguments), expected)
-    length = 50_000  # a sum of about -35,000: float32 would lose two thousandths of the last logits
-    log_f, at = torch.full((1, HEADS, length, 1), -0.7), torch.arange(length)[None]
-    row = Tokens(at[:, -1:], at, torch.ones(1, 1, 1, length, dtype=torch.bool), log_f)
-    bias = encoding.content_bias(q[:1, :, :1], k[:1], row, 1.0)
-    torch.testing.assert_close(bias[0, 0, 0, -4:], torch.tensor([-2.1, -1.4, -0.7, 0.0]))
 
 
 @pytest.mark.parametrize("name", ["cope", "fox", "path", "stick-breaking"])
@@ -189,16 +146,6 @@ def test_sums_along_the_keys_need_keys_in_order(name, change, message):
     *qkv, hidden = tokens(5)
     with pytest.raises(ValueError, match=message):
         attention(*qkv, make(name), **{"q_positions": torch.arange(5), "hidden": hidden, **change})
-
-
-def test_deberta_buckets_are_those_of_its_code(shared_data):
-    file = read(shared_data, "deberta")
-    for span, most in ((256, 512), (16, 64)):
-        for cut in (True, False):  # their numbers end before they differ
-            inside = file["rel"].abs() < most
-            ours = DeBERTa(1, 2, 2, span, max_position=most, cut=cut)._delta(file["rel"]) - span
-            assert torch.equal(ours[inside], file[f"bucket_{span}_{most}"].clamp(-span, span - 1)[inside])
-        assert ours[0] == -span and DeBERTa(1, 2, 2, span, max_position=most, cut=True)._delta(file["rel"])[0] == 1
 
 
 @pytest.mark.parametrize("span, most", [(256, 512), (16, 64), (5, 64), (7, 20), (4, 4), (2, 8), (32, 512)])
@@ -243,18 +190,6 @@ def test_every_fourth_layer_sees_everything_without_positions():
     last = (x[:, :, -3:] for x in (k, v))  # a cache needs to keep no more than the window
     row = attention(q[:, :, -1:], *last, layers[0], q_positions=at[-1:], k_positions=at[-3:])
     torch.testing.assert_close(row, ours[:, :, -1:])
-
-
-def test_tempered_is_llama_4s_factor_and_one_for_each_head():
-    encoding, (q, k, v, _) = Tempered(HEADS, scheme=LogFloor(beta=0.1, length=8192, offset=1)), tokens(3)
-    at = torch.tensor([8190, 8191, 16383])
-    factor = torch.log1p(torch.floor((at + 1.0) / 8192)) * 0.1 + 1.0
-    expected = attention(q * factor[:, None], k, v, q_positions=at)
-    torch.testing.assert_close(attention(q, k, v, encoding, q_positions=at), expected, rtol=1e-6, atol=1e-6)
-    with torch.no_grad():
-        encoding.heads.copy_(torch.arange(1.0, 5.0))
-    turned = encoding.rotate(q, k, at, at)[0]
-    torch.testing.assert_close(turned / q, (torch.arange(1, 5).view(-1, 1, 1) * factor[:, None]).expand_as(q).double())
 
 
 @pytest.mark.parametrize(

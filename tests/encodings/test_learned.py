@@ -22,10 +22,6 @@ def test_a_position_outside_the_table_raises_and_names_the_size(bad):
         Learned(6, 3).embed(torch.zeros(1, 2, 3), torch.tensor([1, bad]))
 
 
-def test_half_precision_input_keeps_its_dtype():
-    assert Learned(6, 3).embed(torch.zeros(1, 2, 3, dtype=torch.bfloat16), torch.arange(2)).dtype == torch.bfloat16
-
-
 def test_sizes_are_checked():
     with pytest.raises(ValueError, match="num_positions must be an integer of at least 1, got 0"):
         Learned(0, 3)

@@ -97,14 +97,6 @@ def test_flex_gives_it_too(published, file):
         close(attend(published, file, encoding, kernel="flex"), attend(published, file, encoding), 1e-6)
 
 
-@pytest.mark.slow
-def test_traces_as_one_graph(published, file):
-    encoding = published.encoding(file)
-    torch.compiler.reset()
-    compiled = torch.compile(lambda v: attend(published, {**file, "v": v}, encoding), fullgraph=True, backend="eager")
-    close(compiled(file["v"]), attend(published, file, encoding), 1e-12)
-
-
 def test_gives_the_published_row_of_decoding(published, file):
     encoding, cache = published.encoding(file), KVCache()
     if encoding.whole_only:
@@ -150,18 +142,6 @@ def test_decoding_equals_the_full_pass(published, file, chunks):
     close(torch.cat(parts, -2), attend(published, narrow, encoding), 1e-6)
 
 
-def test_padding_changes_nothing(published, file):
-    encoding, narrow = in_float32(published, file)
-    if encoding.whole_only:
-        return
-    pads = 3
-    padded = {x: torch.cat((narrow[x][:, -pads:], narrow[x]), 1) for x in (*KEYS, *published.gates)}
-    padded["pos"] = torch.cat((torch.zeros(pads, dtype=torch.int64), narrow["pos"]))
-    mask = (torch.arange(LENGTH + pads) < pads)[None]
-    ours = attend(published, padded, encoding, rows=slice(0, LENGTH + pads), key_padding_mask=mask)
-    close(ours[:, :, pads:], attend(published, narrow, encoding), 1e-6)
-
-
 def test_packed_documents_are_as_if_alone(published, file):
     encoding, narrow = in_float32(published, file)
     if encoding.whole_only:
@@ -173,18 +153,6 @@ def test_packed_documents_are_as_if_alone(published, file):
     for rows in (slice(0, first), slice(first, LENGTH)):
         alone = attend(published, narrow, encoding, rows=rows, q_positions=positions[rows])
         close(packed[:, :, rows], alone, 1e-6)
-
-
-def test_low_precision_rounds_the_wide_result(published, file):
-    encoding = published.encoding(file).float()
-    half = {name: x.bfloat16() if x.is_floating_point() else x for name, x in file.items()}
-    with torch.no_grad():
-        encoding.bfloat16() if published.gates else encoding
-        ours = attend(published, half, encoding, kernel="reference")
-        rounded = {name: x.double() if x.is_floating_point() else x for name, x in half.items()}
-        wide = attend(published, rounded, encoding.double(), kernel="reference")
-    assert ours.dtype == torch.bfloat16
-    close(ours.double(), wide, 0.1)
 
 
 def test_nan_in_what_was_learned_is_named(published, file):

@@ -33,31 +33,6 @@ def test_equals_the_definition_at_near_and_far_positions(t, layout, endpoint):
     torch.testing.assert_close(double, expected, rtol=0, atol=phase_error + 4 * torch.finfo(torch.float64).eps)
 
 
-def test_half_precision_is_the_float32_value_rounded_once():
-    t = torch.arange(0, 100_000, 999)
-    assert torch.equal(sinusoids(t, 32, dtype=torch.bfloat16), sinusoids(t, 32).bfloat16())
-
-
-@pytest.mark.parametrize("layout, endpoint", LAYOUTS)
-def test_inner_product_depends_on_distance_only(layout, endpoint):
-    # PE(t) . PE(t') = sum_i cos((t - t') theta_i), FORMULAS of Vaswani et al. section 3.5
-    t = torch.tensor([0, 3, 1000, 123_456_789])
-    table = sinusoids(t, 32, layout=layout, endpoint=endpoint, dtype=torch.float64)
-    pairs = 16
-    exponent = [i / (pairs - 1) if endpoint else 2 * i / 32 for i in range(pairs)]
-    theta = torch.tensor([10_000.0**-e for e in exponent], dtype=torch.float64)
-    expected = ((t[:, None] - t[None, :]).double()[..., None] * theta).cos().sum(-1)
-    # the right-hand side forms its angles in float64: error eps * |angle|
-    torch.testing.assert_close(table @ table.T, expected, rtol=0, atol=16 * 1.3e8 * torch.finfo(torch.float64).eps)
-
-
-def test_inner_product_through_a_matrix_is_not_relative():
-    # a frequent claim of tutorials: W_q^T W_k between two sinusoids still gives a function of t - t'
-    table = sinusoids(torch.tensor([3, 10, 103, 110]), 32, dtype=torch.float64)
-    scores = table @ torch.randn(32, 32, dtype=torch.float64) @ table.T
-    assert abs(scores[0, 1] - scores[2, 3]) > 0.1
-
-
 @pytest.mark.parametrize("layout, endpoint", LAYOUTS)
 @pytest.mark.parametrize("k", [1, -7, 1000])
 def test_shift_matrix(k, layout, endpoint):

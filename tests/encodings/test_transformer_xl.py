@@ -41,11 +41,6 @@ def test_equals_the_four_terms(layer):
     torch.testing.assert_close(ours(*layer), four_terms(*layer))
 
 
-@pytest.mark.parametrize("mistake", ["u_through_w_q", "swap_keys", "flip"])
-def test_mistaken_formulas_differ(layer, mistake):
-    assert (ours(*layer) - four_terms(*layer, **{mistake: True})).abs().max() > 0.1
-
-
 def test_xlnet_layer(layer, make_qkv):
     xlnet = pytest.importorskip("transformers.models.xlnet.modeling_xlnet")
     config = xlnet.XLNetConfig(
@@ -70,22 +65,6 @@ def test_xlnet_layer(layer, make_qkv):
     # r comes from XLNet in float32: sines of angles up to 9 with a relative error of eps
     atol = 100 * torch.finfo(torch.float32).eps
     torch.testing.assert_close(logits.softmax(-1), weights.permute(2, 3, 0, 1), rtol=0, atol=atol)
-
-
-def test_gradients_reach_u_v_and_r(layer):
-    *_, encoding, _ = layer
-    ours(*layer).square().sum().backward()
-    for parameter in (encoding.u, encoding.v, encoding.r_proj.weight):
-        assert parameter.grad.abs().sum() > 0
-
-
-def test_far_positions_are_as_good_as_near_ones(make_encoding, make_qkv):
-    encoding = make_encoding("transformer-xl")
-    q, k, _ = make_qkv(5, dtype=torch.float32)
-    t = torch.arange(5)
-    near, far = (encoding.bias(q, k, p, p, 1.0) for p in (t, t + 2**31))
-    # each of 16 products of sinusoids right to 2 eps, times queries of norm around 30
-    torch.testing.assert_close(near, far, rtol=0, atol=16 * 2 * 30 * torch.finfo(torch.float32).eps)
 
 
 @pytest.mark.parametrize("dim", [0, 7, 4.0])

@@ -1,11 +1,10 @@
-"""Prints what torch.compile writes for an H200 that is not here, for the cases that it is called with.
+"""Prints what torch.compile writes for an H200 that is not here, for each of `CASES`.
 
 A program of its own, for it puts numbers of that GPU in place of torch's questions. Nothing is run: fake tensors have
 shapes and a device only, and the code is printed where it would be compiled.
 """
 
 import contextlib
-import sys
 from types import SimpleNamespace
 from unittest import mock
 
@@ -22,7 +21,7 @@ from torch.utils._pytree import tree_map_only
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
+from phasor import RotarySpec, rotate
 from phasor.rotary.kernels.triton import operator
 
 H200 = SimpleNamespace(
@@ -30,40 +29,25 @@ H200 = SimpleNamespace(
     max_threads_per_multi_processor=2048, max_threads_per_block=1024, shared_memory_per_block_optin=232448,
     total_memory=141 * 2**30, L2_cache_size=50 * 2**20,
 )  # fmt: skip
-SPECS = {
-    "halves": RotarySpec(head_dim=128),
-    "interleaved": RotarySpec(head_dim=128, interleaved=True),
-}
+SPEC = RotarySpec(head_dim=128)
 
 
-def normalized(x, weight):
-    wide = x.float()
-    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-    return weight * wide.to(x.dtype)
+def many(q, k, of_q, of_k, positions):
+    return rotate(q, k, positions, SPEC)
 
 
-def calls(spec):
-    """What is compiled, of q, k, their weights and positions."""
+def few(q, k, of_q, of_k, positions):
+    """After a norm of the model's own."""
 
-    def turned(q, k, of_q, of_k, positions, **about):
-        return rotate(q, k, positions, spec, **about)
+    def normalized(x, weight):
+        wide = x.float()
+        return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
 
-    def own_norm(q, k, of_q, of_k, positions, **about):
-        return turned(normalized(q, of_q), normalized(k, of_k), of_q, of_k, positions, **about)
+    return many(normalized(q, of_q), normalized(k, of_k), of_q, of_k, positions)
 
-    def norm(q, k, of_q, of_k, positions):
-        return apply_qk_norm_rotary(q, k, Rotation.at(spec, positions), of_q, of_k)
 
-    def tables(q, k, of_q, of_k, positions):
-        return apply_rotary_qk(q, k, Rotation.at(spec, positions))
-
-    def plain(*given):
-        return turned(*given, kernel="reference")
-
-    def plain_own_norm(*given):
-        return own_norm(*given, kernel="reference")
-
-    return locals()
+# name -> what is compiled, of how many tokens, and whether it is the way back
+CASES = {"many": (many, 512, False), "many, back": (many, 512, True), "few": (few, 64, False)}
 
 
 def write(graph):
@@ -89,13 +73,10 @@ def h200():
     yield config.patch(force_disable_caches=True, compile_threads=1)
 
 
-def compiled(case):
-    """``spec/call/tokens`` or ``spec/call/tokens/batch``; with `` back``, what computes the gradients instead."""
-    spec, name, tokens, *batch = case.removesuffix(" back").split("/")
-    call, size, back = calls(SPECS[spec])[name], int(tokens), case.endswith(" back")
+def compiled(call, size, back):
     torch._dynamo.reset()
     with contextlib.nullcontext() if back else FakeTensorMode(), torch.device("cpu" if back else "cuda"):
-        projected = (torch.empty(*map(int, batch or "1"), size, h, 128, dtype=torch.bfloat16) for h in (32, 8))
+        projected = (torch.empty(1, size, h, 128, dtype=torch.bfloat16) for h in (32, 8))
         weights = (torch.empty(128, dtype=torch.bfloat16) for _ in range(2))
         given = *(x.transpose(1, 2) for x in projected), *weights, torch.empty(size, dtype=torch.int64)
         if back:
@@ -145,9 +126,9 @@ def main():
     with contextlib.ExitStack() as stack:
         for change in h200():
             stack.enter_context(change)
-        for case in sys.argv[1:]:
+        for case, about in CASES.items():
             print(f"### {case}")
-            compiled(case)
+            compiled(*about)
 
 
 if __name__ == "__main__":

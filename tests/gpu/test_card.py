@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, rotate
+from phasor import RotarySpec, Rotation, rotate
 from phasor.caches import apply_rotary_to_cache
 from phasor.kernels import warm_up
 from phasor.rotary.kernels.triton import operator
@@ -126,41 +126,3 @@ def test_compiled_code(mode, tokens):
     if q.numel() > operator.FEW:
         same(got, expected)
     torch.testing.assert_close(got, list(expected), rtol=2**-7, atol=2**-6)
-
-
-def test_a_gradient_through_compiled_code():
-    torch.compiler.reset()
-    q, k = qk(1, 4096, 128)
-    positions = torch.arange(4096, device=DEVICE)
-    call = torch.compile(lambda q, k: rotate(q, k, positions, SPEC), fullgraph=True)
-    same(
-        there_and_back(call, q, k), there_and_back(lambda q, k: rotate(q, k, positions, SPEC, kernel="reference"), q, k)
-    )
-
-
-@pytest.mark.parametrize("rounding", ["once", "between", "before_weight"])
-@pytest.mark.parametrize("dtype", HALVES)
-def test_a_norm_of_long_prompts(dtype, rounding):
-    """Its squares are added in another order: a bit of the format apart, and no more; in float64 as a third."""
-    q, k = qk(1, 2048, 128, dtype=dtype)
-    weight, rotation = torch.rand(128, device=DEVICE, dtype=dtype), Rotation.at(SPEC, torch.arange(2048, device=DEVICE))
-    got, expected = (apply_qk_norm_rotary(q, k, rotation, weight, weight, rounding=rounding, kernel=n) for n in KERNELS)
-    for a, b in zip(got, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=2 * torch.finfo(dtype).eps, atol=2 * torch.finfo(dtype).eps)
-        assert (a != b).float().mean() < 0.01
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen3", "cohere"])
-def test_a_patched_model(family):
-    """Its logits are those of its own code, whose tables torch forms on this card, within rounding."""
-    transformers = pytest.importorskip("transformers")
-    from phasor import patch
-
-    sizes = {"hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = transformers.AutoConfig.for_model(family, vocab_size=128, intermediate_size=256, pad_token_id=0, **sizes)
-    model = transformers.AutoModelForCausalLM.from_config(config).to(DEVICE).eval()
-    tokens = torch.randint(0, 128, (2, 512), device=DEVICE)
-    with torch.no_grad():
-        expected = model(tokens).logits
-        patch(model)
-        torch.testing.assert_close(model(tokens).logits, expected, rtol=1e-3, atol=1e-3)

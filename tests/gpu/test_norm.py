@@ -19,13 +19,6 @@ LAYOUTS = {
 }
 
 
-def test_without_weights_and_without_keys():
-    rotation = Rotation.at(RotarySpec(head_dim=64), torch.arange(5, device=DEVICE))
-    q = torch.randn(1, 3, 5, 64, device=DEVICE)
-    got = apply_qk_norm_rotary(q, None, rotation, None, None, kernel="triton")[0]
-    torch.testing.assert_close(got.square().mean(-1), torch.ones(1, 3, 5, device=DEVICE), rtol=0, atol=1e-5)
-
-
 def gradients(kernel, dtype, settings, inputs, ups, rotation):
     """Of q, k and both weights."""
     leaves = [x.to(dtype).requires_grad_() for x in inputs]
@@ -101,14 +94,3 @@ def test_only_what_is_wanted_comes_back(wanted, monkeypatch):
     for twice in (False, True):
         for a, b in zip(back("triton", twice), back("reference", twice), strict=True):
             assert (a - b).abs().max() <= 1e-5 * b.abs().max()
-
-
-def test_one_launch(monkeypatch):
-    from phasor.rotary.kernels.triton import rotate
-
-    launches, own = [], rotate.rotate
-    monkeypatch.setattr(rotate, "rotate", lambda *given: (launches.append(1), own(*given))[1])
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
-    q = torch.randn(1, 3, 5, 16, device=DEVICE)
-    apply_qk_norm_rotary(q, q, rotation, None, None, kernel="triton")
-    assert launches == [1] and (INTERPRETED or q.is_cuda)

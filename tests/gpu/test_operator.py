@@ -3,19 +3,15 @@
 import pytest
 import torch
 
-from core.conftest import FACTORS, SPECS, assert_within, at
-from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
+from core.conftest import assert_within
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, rotate
 from phasor.rotary.axes import OneAxis, Sections
-from phasor.rotary.kernels import ORDERS
 from phasor.rotary.kernels.triton import autograd, operator
-from phasor.rotary.tables import Phases
 
 from .conftest import DEVICE
 from .test_bits import DTYPES, same, there_and_back
 
 pytestmark = pytest.mark.usefixtures("few_programs")
-EVERY = {n: s for n, s in SPECS.items() if n.startswith(("yarn-", "plain-one"))} | FACTORS
-SOME = [name for i, name in enumerate(EVERY) if i % 16 == 3]
 FORMATS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}  # from [B, H, S, D]
 SPEC = RotarySpec(head_dim=16, axes=Sections((3, 5)))
 
@@ -47,25 +43,6 @@ def compiled(call, *given):
     return there_and_back(made, *given), nodes
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number, name", list(enumerate(SOME)), ids=SOME)
-def test_by_phases_and_by_tables(number, name):
-    spec, dtype, tensor_format = EVERY[name], DTYPES[number % 3], list(FORMATS)[number // 3 % 3]
-    q, k = qk(spec, dtype, tensor_format)
-    axes = () if spec.axes.count == 1 else (spec.axes.count,)
-    positions = torch.randint(-(2**31), 2**31, (*axes, 2, 5), device=DEVICE)
-    order = ORDERS[tensor_format]
-    rotation, about = at(spec, positions, dtype), {"tensor_format": tensor_format, "kernel": "reference"}
-    angles = [rotation]
-    if not spec.learned:
-        angles.append(Phases(spec, positions, 10_000, dtype=dtype))
-    for given in angles:
-        if rotation.cos.dtype == torch.float64 or given.second is not None:
-            continue
-        expected = there_and_back(lambda q, k, r=rotation: apply_rotary_qk(q, k, r, **about), q, k)
-        same(there_and_back(lambda q, k, a=given: operator.rotate(q, k, a, order), q, k), expected)
-
-
 @pytest.mark.parametrize("dtype", [*(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES[:2]), *DTYPES[2:]])
 def test_compiled_code_turns_q_and_k_by_one_node_and_back_by_one(as_if_many, dtype):
     positions = torch.randint(-(2**31), 2**31, (2, 2, 5), device=DEVICE)
@@ -83,19 +60,6 @@ def test_compiled_code_holds_the_steps(as_if_many, monkeypatch):
     monkeypatch.setattr(autograd, "steps_of", None)
     _, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), *given)
     assert len(nodes) == 2
-
-
-@pytest.mark.slow
-def test_batches_of_two_shapes_and_one_without_k(as_if_many):
-    q, k = torch.randn(2, 4, 5, 16, device=DEVICE), torch.randn(2, 5, 16, device=DEVICE)
-    positions = torch.arange(5, device=DEVICE)
-    spec = RotarySpec(head_dim=16)
-    got, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), q, k.unsqueeze(0))
-    assert len(nodes) == 4
-    same(got, there_and_back(lambda q, k: rotate(q, k, positions, spec, kernel="reference"), q, k.unsqueeze(0)))
-    got, nodes = compiled(lambda q: rotate(q, None, positions, spec)[:1], q)
-    assert len(nodes) == 2
-    same(got, there_and_back(lambda q: rotate(q, None, positions, spec, kernel="reference")[:1], q))
 
 
 @pytest.mark.parametrize("rounding", ["once", pytest.param("before_weight", marks=pytest.mark.slow)])
@@ -130,15 +94,6 @@ def test_gradients_of_gradients_through_a_norm(as_if_many):
         assert_within(a, b, 32)  # roundings of both ways back
 
 
-@pytest.mark.slow
-def test_a_norm_after_or_across_heads_stays_the_plain_expression(as_if_many):
-    rotation, weights = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE)), [None, None]
-    given = qk(SPEC, torch.float32)
-    for about in ({"after": True}, {"across_heads": True}):
-        _, nodes = compiled(lambda q, k, a=about: apply_qk_norm_rotary(q, k, rotation, *weights, **a), *given)
-        assert not nodes
-
-
 def test_few_tokens_stay_the_plain_expression():
     torch.compiler.reset()
     positions = torch.arange(5, device=DEVICE).expand(2, 5)
@@ -160,12 +115,3 @@ def test_the_operators_are_proper_ones():
     for name, given in calls.items():
         checked = torch.library.opcheck(getattr(torch.ops.phasor, name).default, given)
         assert set(checked.values()) == {"SUCCESS"}, name
-
-
-@pytest.mark.slow
-def test_function_transforms_keep_the_plain_expression(as_if_many):
-    x, positions = torch.randn(3, 2, 4, 5, 16, device=DEVICE), torch.arange(5, device=DEVICE)
-    spec = RotarySpec(head_dim=16)
-    turn = torch.func.vmap(lambda y: rotate(y, None, positions, spec)[0])
-    expected = rotate(x, None, positions, spec, kernel="reference")[0]
-    assert torch.equal(torch.compile(turn, fullgraph=True, backend="aot_eager")(x), expected)

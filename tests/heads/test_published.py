@@ -102,27 +102,6 @@ def test_scores_are_those_of_the_library(layout, kind, arrays):
     assert expected[there].abs().max() > 1
 
 
-@cases
-def test_without_biases(layout, kind):
-    formula, stored = state(layout, kind)
-    head, x = kind(D, H, head_dim=SIZE), torch.randn(2, N, D)
-    load_published(head, {n: w for n, w in stored.items() if not n.endswith("bias")}, layout=layout)
-    silent = [w if not n.endswith("bias") else torch.zeros_like(w) for n, w in stored.items()]
-    there = masked(formula(x, *silent)) > -1e11
-    torch.testing.assert_close(head(x)[there], formula(x, *silent)[there], rtol=0, atol=1e-5)
-
-
-def test_the_layouts_of_the_efficient_head_are_different():
-    _, stored = state("paddlenlp", EfficientGlobalPointer)
-    names = CASES["bert4torch", EfficientGlobalPointer][1]
-    as_bert4torch = {n: w.mT if w.ndim == 2 else w for n, w in zip(names, stored.values(), strict=True)}
-    right, wrong = (EfficientGlobalPointer(D, H, head_dim=SIZE) for _ in range(2))
-    load_published(right, stored, layout="paddlenlp")
-    load_published(wrong, as_bert4torch, layout="bert4torch")
-    x = torch.randn(1, N, D)
-    assert (right(x) - wrong(x)).nan_to_num().abs().max() > 1
-
-
 def test_errors_change_nothing():
     head = EfficientGlobalPointer(D, H, head_dim=SIZE)
     _, stored = state("paddlenlp", EfficientGlobalPointer)

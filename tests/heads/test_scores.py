@@ -64,17 +64,6 @@ def test_given_positions_turn(kind):
 
 
 @both
-def test_left_padding_changes_nothing(kind):
-    head, x = made(kind), hidden(1, 5)
-    padded = torch.cat((torch.randn(1, 4, 16), x), 1)
-    mask = torch.tensor([[0] * 4 + [1] * 5])
-    alone = head(x)
-    same(head(padded, mask)[:, :, 4:, 4:], alone, 1e-6)
-    same(head(padded, mask, positions.from_mask(mask))[:, :, 4:, 4:], alone, 1e-6)
-    assert int(head(padded, mask).isfinite().sum()) == int(alone.isfinite().sum())
-
-
-@both
 @pytest.mark.parametrize("tril", [True, False])
 def test_packed_sentences_score_as_alone_and_never_join(kind, tril):
     head, x = made(kind, tril=tril), hidden(1, 9)
@@ -89,30 +78,6 @@ def test_packed_sentences_score_as_alone_and_never_join(kind, tril):
 
 
 @both
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
-def test_masks_of_any_integer_dtype(kind, dtype):
-    head, x = made(kind), hidden()
-    mask = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
-    scores = head(x, mask.to(dtype))
-    cells = torch.zeros(2, 3, 7, 7, dtype=torch.bool)
-    cells[0, :, :3, :3] = torch.ones(3, 3).triu().bool()
-    assert torch.equal(scores != float("-inf"), cells)
-    assert bool(scores[cells].isfinite().all())
-
-
-@both
-def test_the_rotation_knows_the_length_of_a_span_and_nothing_else(kind):
-    x = torch.randn(1, 1, 16).expand(1, 30, 16)  # equal tokens: only their distance can differ
-    scores = made(kind, tril=False)(x)[0, 0]
-    for offset in range(-29, 30):
-        diagonal = scores.diagonal(offset)
-        same(diagonal, diagonal[:1].expand_as(diagonal), 2e-6)
-    assert scores[0].std() > 0.01
-    without = made(kind, tril=False, rotary=False)(x)[0, 0]
-    same(without, without[:1, :1].expand_as(without), 2e-6)
-
-
-@both
 def test_empty_batches_and_sentences(kind):
     head, spans = made(kind), torch.zeros(0, 4, dtype=torch.int64)
     for x in (hidden()[:0], hidden()[:, :0]):
@@ -121,12 +86,6 @@ def test_empty_batches_and_sentences(kind):
         loss = head.loss(x, spans)
         loss.backward()
         assert loss == 0 and loss.dtype == torch.float32 and x.grad.shape == x.shape
-
-
-def test_nothing_but_the_layers_is_saved():
-    assert sorted(made(GlobalPointer).state_dict()) == ["dense.bias", "dense.weight"]
-    efficient = made(EfficientGlobalPointer).state_dict()
-    assert sorted(efficient) == ["dense.bias", "dense.weight", "ends.bias", "ends.weight"]
 
 
 def test_numbers_of_weights_are_those_of_the_papers():
@@ -152,16 +111,3 @@ def test_errors():
     ]:
         with pytest.raises(ValueError, match=message):
             call()
-
-
-def test_printed_it_says_how_it_turns():
-    assert "num_types=3, head_dim=8, rotary=(all 8 channels, interleaved, base 10000" in repr(made(GlobalPointer))
-    assert "rotary=None" in repr(made(GlobalPointer, rotary=False))
-
-
-@pytest.mark.slow
-@both
-def test_forward_compiles_whole(kind):
-    head, x = made(kind), hidden()
-    mask = torch.tensor([[1] * 7, [1, 1, 1, 0, 0, 0, 0]])
-    same(torch.compile(head, fullgraph=True)(x, mask), head(x, mask), 1e-6)

@@ -49,27 +49,6 @@ def test_channels_beyond_all_memory():
         apply_rotary(x, rotation)
 
 
-def misaligned(x):
-    """A copy that begins at an odd address, as a file mapped to memory may have it."""
-    memory = bytearray(x.numel() * x.element_size() + 1)
-    y = torch.frombuffer(memory, dtype=x.dtype, offset=1).view(x.shape)
-    return y.copy_(x)
-
-
-@pytest.mark.parametrize("dtype", native.DTYPES)
-def test_odd_addresses_are_left_to_others(dtype):
-    rotation, positions, x = Rotation.at(SPEC, torch.arange(5)), torch.arange(5), X.to(dtype)
-    odd = rotation.replace(cos=misaligned(rotation.cos))
-    expected = apply_rotary(x, rotation, kernel="reference")
-    assert NATIVE.apply(misaligned(x), None, rotation, "bhsd", False, None, None, None) is None
-    assert NATIVE.apply(x, None, odd, "bhsd", False, None, None, None) is None
-    for kernel in ("auto", "native"):
-        assert torch.equal(apply_rotary(misaligned(x), rotation, kernel=kernel), expected)
-        assert torch.equal(apply_rotary(x, odd, kernel=kernel), expected)
-        assert torch.equal(apply_rotary(x, rotation, kernel=kernel, out=misaligned(x)), expected)
-        assert torch.equal(rotate(x, None, misaligned(positions), SPEC, kernel=kernel)[0], expected)
-
-
 LAYOUT = {
     "head_dim": 8, "rotary_dim": 8, "trailing": False, "interleaved": False, "blocks": 1, "permuted": False,
 }  # fmt: skip

@@ -8,6 +8,7 @@ import torch
 
 import phasor
 from phasor.rotary.kernels.native import kernel as native
+from phasor.rotary.kernels.native.autograd import plan_of
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
 SETS = ("portable", "avx2", "avx512", "neon")
@@ -28,27 +29,8 @@ def test_phases_of_every_size(name: str, pairs: int) -> None:
             most = 2 ** draw.randint(1, 62)
             at = torch.tensor([draw.randint(-most, most) for _ in range(32)]).repeat_interleave(2)
             found = phasor.apply_rotary(x, phasor.Rotation.at(spec, at), kernel="reference")
-            done = native.rotate(x, None, at, spec, None, "bhsd", None, None, None)
+            done = native._native.rotate(x, None, at, "bhsd", False, None, None, None, plan_of(spec.key, None))
             assert torch.equal(done[0].view(torch.int32), found.view(torch.int32))
-    finally:
-        native._native.use(None)
-
-
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_many_tokens_in_blocks_that_stand_alike(name: str, dtype: torch.dtype) -> None:
-    """Long tiles, tokens of one tile that share cos and sin, and blocks that end inside a tile; in place and not."""
-    if not _has(name):
-        pytest.skip(f"this machine has no {name}")
-    spec = phasor.RotarySpec(head_dim=8)
-    x = torch.randn(2, 2, 8201, 8).to(dtype)
-    blocks = torch.tensor([3, -70_000, 5, 2**30, -9]).repeat_interleave(torch.tensor([100, 4000, 1, 36, 4064]))
-    at = torch.stack((blocks, blocks.flip(0)))
-    try:
-        expected = phasor.apply_rotary(x, phasor.Rotation.at(spec, at), kernel="reference")
-        for into in (None, x):
-            done = native.rotate(x, None, at, spec, None, "bhsd", None, into, None)
-            assert torch.equal(done[0], expected)
     finally:
         native._native.use(None)
 

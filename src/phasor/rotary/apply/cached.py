@@ -13,8 +13,8 @@ from ...support.tracing import readable
 from ..kernels import Cache, Norm, Order, Rounding, choose
 from ..kernels.base import result_dtype
 from ..kernels.cache import FLOAT8
-from ..kernels.native import kernel as native
 from ..rotation import Rotation
+from . import short_ways
 from .formats import TensorFormat, order_of
 from .input_checks import check_angles, check_fits, check_pair, check_tensor
 from .normed import check_norm, check_weight
@@ -76,10 +76,9 @@ def apply_rotary_to_cache(
     ([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
     """
     norm = None if eps is None else Norm(q_weight, k_weight, eps, unit_offset, rounding=rounding)
-    if native.is_open(kernel) and (norm is not None or (q_weight is None and k_weight is None)):
-        done = native.rotate_into_cache(
-            q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out, norm, (k_scale, v_scale)
-        )
+    if norm is not None or (q_weight is None and k_weight is None):
+        caches, scale = (k_cache, v_cache, slot_mapping), (k_scale, v_scale)
+        done = short_ways.into_cache(kernel, q, k, v, rotation, caches, kv_layout, tensor_format, out, norm, scale)
         if done is not None:
             return done
     check_norm(norm, q_weight=q_weight, k_weight=k_weight)

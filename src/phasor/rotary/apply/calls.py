@@ -1,9 +1,7 @@
 """apply_rotary: the one way to rotate queries and keys. Checks, then the kernel.
 
-Each call tries four ways, in this order: the short way of the C kernel, which looks at the tensors itself and gives
-None where it declines; a launch on a GPU that is kept from a call alike; the part of a DTensor that is here; and the
-long way, `_rotate`, behind all checks. The short ways stand written out in each call: one more call of a function
-would take 2 % of a decoded token.
+Each call tries the short ways (`short_ways`) first, which look at the tensors themselves; then, of DTensors, the parts
+that are here; and then the long way, `_rotate`, behind all checks.
 """
 
 from functools import partial
@@ -12,15 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from ..kernels import Angles, choose
-from ..kernels.native import kernel as native
-from ..kernels.triton import plans
 from ..rotation import Rotation
 from ..spec import RotarySpec
 from ..tables import Phases
+from . import short_ways
 from .formats import TensorFormat, order_of
 from .input_checks import check_angles, check_fits, check_gradient, check_pair, check_tensor, unflat
 from .outputs import check_out
-from .sharded import is_sharded, on_shards
+from .sharded import is_sharded, on_shards, pair_on_shards
 
 
 def apply_rotary(
@@ -64,14 +61,9 @@ def apply_rotary(
     >>> bool((y[0, 0, 0] == x[0, 0, 0]).all()), bool((y[0, 0, 1] == x[0, 0, 1]).all())
     (True, False)
     """
-    if native.is_open(kernel):
-        done = native.apply(x, None, rotation, tensor_format, num_heads, out)
-        if done is not None:
-            return done[0]  # type: ignore[no-any-return]
-    if plans.is_open(kernel) and num_heads is None:
-        done = plans.apply(x, None, rotation, tensor_format, out)
-        if done is not None:
-            return done[0]  # type: ignore[no-any-return]
+    done = short_ways.by_tables(kernel, x, None, rotation, tensor_format, num_heads, out)
+    if done is not None:
+        return done[0]
     check_angles("rotation", rotation)
     if is_sharded(x):
         rotated = partial(apply_rotary, tensor_format=tensor_format, kernel=kernel)
@@ -101,23 +93,14 @@ def apply_rotary_qk(
     >>> q.shape, k.shape
     (torch.Size([1, 3, 8]), torch.Size([1, 3, 4]))
     """
-    if native.is_open(kernel):
-        done = native.apply(q, k, rotation, tensor_format, num_heads, out, k_rotation)
-        if done is not None:
-            return done  # type: ignore[no-any-return]
-    if plans.is_open(kernel) and num_heads is None and k_rotation is None:
-        done = plans.apply(q, k, rotation, tensor_format, out)
-        if done is not None:
-            return done  # type: ignore[return-value]
+    done = short_ways.by_tables(kernel, q, k, rotation, tensor_format, num_heads, out, k_rotation)
+    if done is not None:
+        return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     if is_sharded(q):
-        y, z = out or (None, None)
         rotated = partial(apply_rotary, tensor_format=tensor_format, kernel=kernel)
-        y = on_shards("q", q, rotation, tensor_format, num_heads, y, rotated)
-        of_k = None if num_heads is None or k is None else k.shape[-1] // rotation.layout.head_dim
-        if k is not None:
-            z = on_shards("k", k, k_rotation or rotation, tensor_format, of_k, z, rotated)
-        return y, z  # type: ignore[return-value]
+        at, width = (rotation, k_rotation or rotation), rotation.layout.head_dim
+        return pair_on_shards(q, k, at, tensor_format, num_heads, width, out, (rotated, rotated))
     if k_rotation is not None and k is not None:
         check_angles("k_rotation", k_rotation)
     return _rotate(q, k, rotation, tensor_format, num_heads, kernel, out, k_angles=k_rotation)  # type: ignore[return-value]
@@ -147,28 +130,18 @@ def rotate(
     >>> q.shape, k.shape
     (torch.Size([1, 2, 3, 4]), torch.Size([1, 1, 3, 4]))
     """
-    if native.is_open(kernel):
-        done = native.rotate(q, k, positions, spec, seq_len, tensor_format, num_heads, out, k_positions)
-        if done is not None:
-            return done  # type: ignore[no-any-return]
-    if plans.is_open(kernel) and num_heads is None and k_positions is None and seq_len is None:
-        done = plans.rotate(q, k, positions, spec, tensor_format, out)
-        if done is not None:
-            return done  # type: ignore[return-value]
+    done = short_ways.by_phases(kernel, q, k, positions, spec, seq_len, tensor_format, num_heads, out, k_positions)
+    if done is not None:
+        return done  # type: ignore[return-value]
     check_tensor("q", q)
     if is_sharded(q):
-        y, z = out or (None, None)
         more: Any = {"seq_len": seq_len, "tensor_format": tensor_format, "kernel": kernel}
-        of_k = None if num_heads is None or k is None else k.shape[-1] // spec.head_dim
 
         def rotated(x: Tensor, at: Tensor, num_heads: int | None, out: Any) -> Tensor:
             return rotate(x, None, at, spec, num_heads=num_heads, out=None if out is None else (out, out), **more)[0]
 
-        y = on_shards("q", q, positions, tensor_format, num_heads, y, rotated, spec.axes.count > 1)
-        at_k = positions if k_positions is None else k_positions
-        if k is not None:
-            z = on_shards("k", k, at_k, tensor_format, of_k, z, rotated, spec.axes.count > 1)
-        return y, z  # type: ignore[return-value]
+        both, several = (positions, positions if k_positions is None else k_positions), spec.axes.count > 1
+        return pair_on_shards(q, k, both, tensor_format, num_heads, spec.head_dim, out, (rotated, rotated), several)
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
     k_at = None if k_positions is None or k is None else Phases(spec, k_positions, seq_len, dtype=q.dtype)
     return _rotate(q, k, at, tensor_format, num_heads, kernel, out, k_angles=k_at)  # type: ignore[return-value]

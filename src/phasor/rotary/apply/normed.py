@@ -1,5 +1,6 @@
 """apply_qk_norm_rotary: RMSNorm of queries and keys, and the rotation, in one call."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -7,14 +8,13 @@ from torch import Tensor
 
 from ...support.checks import flag, number, one_of
 from ..kernels import Norm, Rounding, choose
-from ..kernels.native import kernel as native
 from ..kernels.norm import ROUNDINGS
-from ..kernels.triton import plans
 from ..rotation import Rotation
+from . import short_ways
 from .formats import TensorFormat, order_of
 from .input_checks import check_angles, check_fits, check_gradient, check_pair, unflat
 from .outputs import check_out
-from .sharded import is_sharded, on_shards, weight_on_shards
+from .sharded import is_sharded, pair_on_shards, weight_on_shards
 
 
 def apply_qk_norm_rotary(
@@ -59,14 +59,9 @@ def apply_qk_norm_rotary(
     [[[-2.0, 7.0]]]
     """
     norm = Norm(q_weight, k_weight, eps, unit_offset, across_heads, after, rounding)
-    if native.is_open(kernel):
-        done = native.norm_and_rotate(q, k, rotation, norm, tensor_format, num_heads, out)
-        if done is not None:
-            return done  # type: ignore[no-any-return]
-    if plans.is_open(kernel) and num_heads is None and out is None:
-        done = plans.apply(q, k, rotation, tensor_format, None, norm)
-        if done is not None:
-            return done  # type: ignore[return-value]
+    done = short_ways.after_a_norm(kernel, q, k, rotation, norm, tensor_format, num_heads, out)
+    if done is not None:
+        return done  # type: ignore[return-value]
     check_angles("rotation", rotation)
     number("eps", eps, at_least=0)
     for name, value in (("unit_offset", unit_offset), ("across_heads", across_heads), ("after", after)):
@@ -107,27 +102,21 @@ def _sharded(
     q: Any, k: Any, rotation: Rotation, norm: Norm, tensor_format: Any, num_heads: int | None, kernel: str, out: Any
 ) -> Any:
     """Each by itself, on the part that is here; a mean over all heads needs them all on one rank."""
-    pair: list[Any] = []
-    for name, x, weight, into in (("q", q, norm.q_weight, out and out[0]), ("k", k, norm.k_weight, out and out[1])):
-        if x is None:
-            pair.append(None)
-            continue
-        heads = None if num_heads is None else x.shape[-1] // rotation.layout.head_dim
-        axis = x.ndim - 1 if heads else x.ndim + order_of(tensor_format).heads
-        if norm.across_heads and any(p.is_shard(axis) for p in x.placements):
+    for name, x in (("q", q), ("k", k)):
+        axis = -1 if num_heads else order_of(tensor_format).heads
+        if x is not None and norm.across_heads and any(p.is_shard(x.ndim + axis) for p in x.placements):
             raise ValueError(f"{name} must have all heads on each rank for across_heads=True, got {x.placements}")
 
-        def rotated(
-            part: Tensor, own: Any, num_heads: int | None, out: Any, weight: Any = weight, x: Any = x
-        ) -> Tensor:
-            return apply_qk_norm_rotary(
-                part, None, own, weight_on_shards(weight, x), None, eps=norm.eps, unit_offset=norm.unit_offset,
-                across_heads=norm.across_heads, after=norm.after, rounding=norm.rounding, tensor_format=tensor_format,
-                num_heads=num_heads, kernel=kernel, out=None if out is None else (out, out),
-            )[0]  # fmt: skip
+    def rotated(whole: Any, weight: Any, part: Tensor, own: Any, num_heads: int | None, out: Any) -> Tensor:
+        return apply_qk_norm_rotary(
+            part, None, own, weight_on_shards(weight, whole), None, eps=norm.eps, unit_offset=norm.unit_offset,
+            across_heads=norm.across_heads, after=norm.after, rounding=norm.rounding, tensor_format=tensor_format,
+            num_heads=num_heads, kernel=kernel, out=None if out is None else (out, out),
+        )[0]  # fmt: skip
 
-        pair.append(on_shards(name, x, rotation, tensor_format, heads, into, rotated))
-    return tuple(pair)
+    each = partial(rotated, q, norm.q_weight), partial(rotated, k, norm.k_weight)
+    width = rotation.layout.head_dim
+    return pair_on_shards(q, k, (rotation, rotation), tensor_format, num_heads, width, out, each)
 
 
 def check_norm(norm: Norm | None, **weights: Any) -> None:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ...support.checks import whole
-from ..kernels.native import kernel as native
 from ..rotation import Rotation
+from . import short_ways
 from .calls import apply_rotary
 from .input_checks import check_tensor
 
@@ -30,10 +30,9 @@ def apply_rotary_qkv(
     >>> apply_rotary_qkv(torch.tensor([1.0, 0.0]).expand(1, 3, 1, 2), quarter).flatten().tolist()
     [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
     """
-    if native.is_open(kernel):
-        done = native.apply_packed(qkv, rotation, num_heads, out)
-        if done is not None:
-            return done
+    done = short_ways.packed(kernel, qkv, rotation, num_heads, out)
+    if done is not None:
+        return done
     check_tensor("qkv", qkv)
     if num_heads is not None:
         whole("num_heads", num_heads, at_least=1)

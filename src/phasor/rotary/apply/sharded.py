@@ -47,6 +47,19 @@ def on_shards(
     return DTensor.from_local(mine, x.device_mesh, x.placements, run_check=False, shape=x.shape, stride=_stride(x))
 
 
+def pair_on_shards(
+    q: Any, k: Any, angles: tuple[Any, Any], tensor_format: str, num_heads: int | None, width: int, out: Any,
+    rotated: tuple[Local, Local], several: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """`on_shards` for q and k, each by itself. ``width``: that of a head."""
+    y, z = out or (None, None)
+    y = on_shards("q", q, angles[0], tensor_format, num_heads, y, rotated[0], several)
+    if k is not None:
+        of_k = None if num_heads is None else k.shape[-1] // width
+        z = on_shards("k", k, angles[1], tensor_format, of_k, z, rotated[1], several)
+    return y, z
+
+
 def weight_on_shards(weight: Any, x: Any) -> Any:
     """A norm's weight for the part of ``x`` that is here; its gradient is summed over ranks with other parts."""
     if not is_sharded(weight):

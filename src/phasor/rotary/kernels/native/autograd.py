@@ -1,7 +1,7 @@
-"""The rotation of the native kernel as one step of autograd, and what the extension needs to know of phases."""
+"""What the extension needs to know of phases, and what it calls where a gradient is wanted."""
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -11,14 +11,15 @@ from ...layout import Layout
 from ...rotation import Rotation
 from ...spec import RotarySpec, axis_steps
 from ...tables import Phases, spec_of
+from ..autograd import Gradients, NormAndRotate, NormSide, Rotate, by_autograd
 from ..base import Angles, Pair, tables_of
 from ..norm import Norm
-from ..order import ORDERS
+from ..order import ORDERS, Order, format_of
 from ..reference import Reference
-from . import norm_autograd
 from .extension import MODULE
 
 MOST_PAIRS = 512  # of its tables
+PIECES = 32  # sums that it makes for the gradient of a weight, in float64
 
 
 def call(
@@ -77,58 +78,51 @@ def change_of(old: str, new: str, apart: bool) -> tuple[Any] | None:
     return (MODULE.plan(specs[1].layout.written(), 1.0, factor, packed, specs[1].pairs),)
 
 
-class _Rotate(torch.autograd.Function):
-    """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
-    ) -> Any:
-        ctx.save_for_backward(*((angles.cos, angles.sin) if plan is None else (angles,)))
-        ctx.set_materialize_grads(False)
-        ctx.rest = angles, tensor_format, transposed, plan
-        y, z = call(q, k, angles, tensor_format, transposed, plan)
-        for rotated, wanted in zip((y, z), ctx.needs_input_grad, strict=False):
-            if rotated is not None and not wanted:
-                ctx.mark_non_differentiable(rotated)
-        return y, z
-
-    @staticmethod
-    def backward(ctx: Any, of_q: Tensor | None, of_k: Tensor | None) -> Any:  # type: ignore[override]
-        angles, tensor_format, transposed, plan = ctx.rest
-        kept = ctx.saved_tensors  # which refuses tables that were written to since
-        if plan is not None:
-            angles = kept[0]
-        elif kept[0] is not angles.cos or kept[1] is not angles.sin:  # a hook brought others in their place
-            angles = angles.replace(cos=kept[0], sin=kept[1])
-        wanted = ctx.needs_input_grad
-        if of_q is not None and wanted[0]:
-            both = of_k if wanted[1] else None
-            d_q, d_k = _back(of_q, both, angles, tensor_format, not transposed, plan)
-        else:
-            d_q, d_k = None, None
-            if of_k is not None and wanted[1]:
-                d_k, _ = _back(of_k, None, angles, tensor_format, not transposed, plan)
-        return d_q, d_k, None, None, None, None
-
-
-def _back(q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any) -> Pair:
+def _turned(
+    angles: Any, tensor_format: str, plan: Any, q: Tensor, k: Tensor | None, kept: tuple[Tensor, ...], transposed: bool
+) -> Pair:
+    """q and k rotated by what autograd kept: by positions with a plan, else by the tables of a rotation."""
+    if plan is not None:
+        angles = kept[0]
+    elif kept[0] is not angles.cos or kept[1] is not angles.sin:  # a hook brought others in their place
+        angles = angles.replace(cos=kept[0], sin=kept[1])
     pair: Pair | None = call(q, k, angles, tensor_format, transposed, plan)
     if pair is not None:
         return pair
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = angles if plan is None else Rotation.at(plan[1], angles, plan[2])
-    rotation = rotation.transpose() if transposed else rotation
-    return Reference().rotate(q, k, rotation, ORDERS[tensor_format], None)
+    return Reference().rotate(q, k, rotation.transpose() if transposed else rotation, ORDERS[tensor_format], None)
+
+
+def _normed(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
+    pair: Pair | None = MODULE.norm_and_rotate(q, k, rotation, format_of(order), False, None, None, norm)
+    return pair or Reference().norm_and_rotate(q, k, rotation, order, norm, None)
+
+
+def _normed_back(sides: list[NormSide], rotation: Rotation, norm: Norm, order: Order) -> list[Gradients]:
+    """In one pass of each side; by the plain expression after a norm that comes last, and of batched gradients."""
+    found: list[Gradients] = []
+    for side in sides:
+        one, sums = norm._replace(q_weight=side.weight, k_weight=None), None
+        if side.of_weight and side.weight is not None:
+            sums = torch.zeros(PIECES, side.weight.numel(), dtype=torch.float64)
+        given = side.of_result, None, rotation, format_of(order), True, None, None, one, side.x, None, sums, None
+        if (done := MODULE.back(*given)) is None:
+            found.append(by_autograd(side, rotation, norm, order))
+        else:
+            found.append((done[0], None if sums is None else sums.sum(0).to(side.weight.dtype)))  # type: ignore[union-attr]
+    return found
 
 
 def learn(
     q: Tensor, k: Tensor | None, angles: Any, tensor_format: str, transposed: bool, plan: Any
 ) -> tuple[Tensor, Tensor | None] | None:
     """What the extension calls where a gradient is wanted; None leaves what autograd cannot keep to the checks."""
-    if any(t.is_inference() for t in ((angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles,))):
+    kept = (angles.cos, angles.sin) if isinstance(angles, Rotation) else (angles,)
+    if any(t.is_inference() for t in kept):
         return None
     if isinstance(plan, Norm):
-        return norm_autograd.learn(q, k, angles, plan, tensor_format)
-    pair: tuple[Tensor, Tensor | None] = _Rotate.apply(q, k, angles, tensor_format, transposed, plan)
-    return pair
+        about = angles, plan, ORDERS[tensor_format], _normed, _normed_back
+        return NormAndRotate.apply(q, k, plan.q_weight, plan.k_weight, *about)  # type: ignore[no-any-return]
+    turn = partial(_turned, angles, tensor_format, plan)
+    return Rotate.apply(q, k, turn, kept, transposed)  # type: ignore[no-any-return]

@@ -1,9 +1,9 @@
 """The kernel in C: one pass over the bytes of q and k on a CPU, with the bits of `reference`.
 
 Its source is in ``c/``. It is optional: where it could not be built or loaded, the next kernel does its work. Two ways
-lead to it. The short one, the functions at the end of this file, comes before all checks, for every call: in less than
-two microseconds the extension looks at the tensors itself, outputs included, and declines whatever is not right or not
-plain. The long one is that of every kernel, behind the checks that word the errors.
+lead to it. The short one (`apply/short_ways.py`; for patched models, the end of this file) comes before all checks: in
+less than two microseconds the extension looks at the tensors itself, outputs included, and declines whatever is not
+right or not plain. The long one is that of every kernel, behind the checks that word the errors.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from ..norm import Norm
 from ..order import Order, format_of
 from ..reference import Reference
 from . import autograd, extension
-from .autograd import MOST_PAIRS, call, change_of, given_to, plan_of
+from .autograd import MOST_PAIRS, call, change_of, given_to
 
 _native, MISSING = extension.MODULE, extension.MISSING
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -118,24 +118,9 @@ def is_open(kernel: str) -> bool:
     return kernel in OPEN and not is_compiling()
 
 
-def apply(
-    q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str, num_heads: int | None, out: Any,
-    k_rotation: Rotation | None = None,
-) -> Any:  # fmt: skip
+def apply(q: Tensor, k: Tensor | None, rotation: Rotation, tensor_format: str, num_heads: int | None, out: Any) -> Any:
     """The short way by tables of cos and sin: the rotated pair, or None where the extension declines."""
-    return _native.apply(q, k, rotation, tensor_format, False, num_heads, out, k_rotation)
-
-
-def rotate(
-    q: Tensor, k: Tensor | None, positions: Tensor, spec: RotarySpec, seq_len: int | None, tensor_format: str,
-    num_heads: int | None, out: Any, k_positions: Tensor | None,
-) -> Any:  # fmt: skip
-    """The short way for phases."""
-    if type(spec) is not RotarySpec or (seq_len is not None and type(seq_len) is not int):
-        return None
-    if (plan := plan_of(spec.key, seq_len)) is None:
-        return None
-    return _native.rotate(q, k, positions, tensor_format, False, num_heads, out, k_positions, plan)
+    return _native.apply(q, k, rotation, tensor_format, False, num_heads, out, None)
 
 
 def rotate_by_plan(head: Tensor, positions: Tensor, plan: Any) -> Tensor | None:
@@ -153,29 +138,6 @@ def change(
     if to is not at:
         to = torch.cat((to, at)) if old.axes.count > 1 else torch.stack((to, at))
     return _native.rotate(k, None, to, tensor_format, False, None, out, None, plan)
-
-
-def apply_packed(qkv: Tensor, rotation: Rotation, num_heads: int | None, out: Tensor | None) -> Tensor | None:
-    """The short way for queries, keys and values in one tensor."""
-    rotated: Tensor | None = _native.apply_packed(qkv, rotation, num_heads, out)
-    return rotated
-
-
-def norm_and_rotate(
-    q: Tensor, k: Tensor | None, rotation: Rotation, norm: Norm, tensor_format: str, num_heads: int | None, out: Any
-) -> Any:
-    """The short way for a norm and tables."""
-    return _native.norm_and_rotate(q, k, rotation, tensor_format, False, num_heads, out, norm)
-
-
-def rotate_into_cache(
-    q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
-    kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, scales: tuple[Any, Any],
-) -> Tensor | None:  # fmt: skip
-    """The short way into a cache: q rotated, or None where the extension declines; then nothing was written."""
-    given = (q, k, rotation, tensor_format, False, None, None, out, v, k_cache, v_cache, slots, kv_layout)
-    y: Tensor | None = _native.rotate_into_cache(*given, norm, None, *scales)
-    return y
 
 
 if _native is not None:

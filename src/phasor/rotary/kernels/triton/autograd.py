@@ -1,6 +1,6 @@
-"""One launch of the Triton kernel for q and k, and the step of autograd around it."""
+"""One launch of the Triton kernel for q and k, and what is launched on the way back."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -9,7 +9,8 @@ from torch import Tensor
 from ....support.tracing import watched
 from ...rotation import Rotation
 from ...tables import spec_of, steps_of
-from ..base import Angles, Pair, is_batched, tables_of, unseen
+from ..autograd import Gradients, NormAndRotate, NormSide, Rotate, by_autograd
+from ..base import Angles, Pair, is_batched, tables_of, tensors_of, unseen
 from ..norm import Norm
 from ..order import Order
 from ..reference import Reference
@@ -19,8 +20,9 @@ from . import plans
 def rotated(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
     """q and k rotated, in new memory; differentiable in both."""
     if torch.is_grad_enabled() and (q.requires_grad or (k is not None and k.requires_grad)):
-        pair: Pair = _RotateOnGPU.apply(q, k, angles, order, transposed, dtype)
-        return pair
+        dtypes = (q.dtype, dtype) if transposed else (dtype, q.dtype)
+        turn = partial(_turned, angles, order, dtypes)
+        return Rotate.apply(q, k, turn, tensors_of(angles), transposed)  # type: ignore[no-any-return]
     return new(q, k, angles, order, transposed, dtype)
 
 
@@ -85,38 +87,33 @@ def _sense(key: str, seq_len: int | None) -> tuple[bool, float]:
     return spec.reverse, spec.attention_factor(seq_len)
 
 
-class _RotateOnGPU(torch.autograd.Function):
-    """q and k rotated at once. Keeps tables or positions, nothing of q and k; its way back is itself, transposed."""
-
-    @staticmethod
-    def forward(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Any:
-        return new(q, k, angles, order, transposed, dtype)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        q, _, angles, order, transposed, _ = inputs
-        ctx.save_for_backward(*((angles.cos, angles.sin) if isinstance(angles, Rotation) else angles.positions))
-        ctx.set_materialize_grads(False)
-        ctx.rest = angles, order, not transposed, q.dtype
-        frozen = [y for y, wanted in zip(output, ctx.needs_input_grad, strict=False) if y is not None and not wanted]
-        ctx.mark_non_differentiable(*frozen)
-
-    @staticmethod
-    def backward(ctx: Any, of_q: Tensor | None, of_k: Tensor | None) -> Any:  # type: ignore[override]
-        assert ctx.saved_tensors  # which refuses tables that were written to since
-        wanted = ctx.needs_input_grad
-        grads = [g if w else None for g, w in zip((of_q, of_k), wanted, strict=False)]
-        given = [g for g in grads if g is not None]
-        if not given:
-            return (None,) * 6
-        back = iter(_back(given[0], given[1] if len(given) == 2 else None, *ctx.rest))
-        return *(None if g is None else next(back) for g in grads), None, None, None, None
-
-
-def _back(q: Tensor, k: Tensor | None, angles: Angles, order: Order, transposed: bool, dtype: torch.dtype) -> Pair:
+def _turned(
+    angles: Angles, order: Order, dtypes: tuple[torch.dtype, ...], q: Tensor, k: Tensor | None, kept: Any,
+    transposed: bool,
+) -> Pair:  # fmt: skip
+    """``dtypes``: those of what is rotated, and of what is rotated by the transposed rotation."""
     if not (unseen(q, k) or watched() or any(is_batched(x) for x in (q, k) if x is not None)):
-        return rotated(q, k, angles, order, transposed, dtype)
+        return rotated(q, k, angles, order, transposed, dtypes[transposed])
     # batched gradients, or others that are no plain tensors: the plain expression has rules for them
     rotation = tables_of(angles).transpose() if transposed else tables_of(angles)
     y, z = Reference().rotate(q, k, rotation, order, None)
-    return y.to(dtype), None if z is None else z.to(dtype)
+    return y.to(dtypes[transposed]), None if z is None else z.to(dtypes[transposed])
+
+
+def normed_and_learns(q: Tensor, k: Tensor | None, rotation: Rotation, order: Order, norm: Norm) -> Pair:
+    """Normalised and rotated in one launch, and back in one."""
+    weights = norm.q_weight, norm.k_weight
+    return NormAndRotate.apply(q, k, *weights, rotation, norm, order, normed, _normed_back)  # type: ignore[no-any-return]
+
+
+def _normed_back(sides: list[NormSide], rotation: Rotation, norm: Norm, order: Order) -> list[Gradients]:
+    if watched() or any(unseen(s.of_result, None) or is_batched(s.of_result) for s in sides):
+        return [by_autograd(s, rotation, norm, order) for s in sides]
+    if not sides:
+        return []
+    from .norm_backward import rotate_back
+
+    norm = norm._replace(q_weight=sides[0].weight, k_weight=sides[-1].weight)
+    of_weights = any(s.of_weight for s in sides)
+    found = rotate_back([s.x for s in sides], [s.of_result for s in sides], rotation, order, norm, of_weights)
+    return [(x if s.of_x else None, w if s.of_weight else None) for s, (x, w) in zip(sides, found, strict=True)]

@@ -19,8 +19,7 @@ from ..base import Angles, Kernel, Pair, float64_tables, into, one_angle, result
 from ..cache import Cache
 from ..norm import Norm
 from ..order import Order
-from .autograd import launched, new, normed, rotated
-from .norm_autograd import TritonNormAndRotate
+from .autograd import launched, new, normed, normed_and_learns, rotated
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_PAIRS, MOST_ROWS = 1024, 2**31 - 2**16  # of a head; of tokens in all batches, which it counts in 32 bits
@@ -83,10 +82,7 @@ class Triton(Kernel):
         in_half = learns and rotation.cos.dtype.itemsize == 2  # its way back is in float32
         if in_half or norm.after or norm.across_heads or rotation.promoted or not alike or out is not None:
             return super().norm_and_rotate(q, k, rotation, order, norm, out)
-        if not learns:
-            return normed(q, k, rotation, order, norm)
-        pair: Pair = TritonNormAndRotate.apply(q, k, norm.q_weight, norm.k_weight, rotation, norm, order)
-        return pair
+        return (normed_and_learns if learns else normed)(q, k, rotation, order, norm)
 
     def rotate_into_cache(
         self, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, order: Order, cache: Cache, out: Tensor | None,

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ...rotation import Rotation
+from ..autograd import Gradients, NormSide, by_autograd
 from ..base import Pair
-from ..native.norm_autograd import Gradients, by_autograd
 from ..norm import Norm
 from ..order import ORDERS, Order, format_of
 from .autograd import normed
@@ -97,7 +97,7 @@ def _back_again(
         if grad is None or not (of_x or of_weight):
             gradients.append((None, None))
         else:
-            gradients.append(by_autograd(grad, x, weight, of_x, of_weight, rotation, norm, order))
+            gradients.append(by_autograd(NormSide(x, weight, grad, of_x, of_weight), rotation, norm, order))
     return [of_x for of_x, _ in gradients], [of_weight for _, of_weight in gradients][: len(weights)]
 
 
