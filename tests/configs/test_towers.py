@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-import torch
 
 from phasor.models.reading.tower import SequenceTower
 from rows import TOWERS, read_tower, tower_of
 
 pytest.importorskip("transformers")
 
-from towers_theirs import both, config_of
+from test_towers_bits import compared
+from towers_theirs import config_of
 
 ROTARY_WORD = {"position_embeddings_type": "rotary"}
 CONFORMERS = ("seamless_m4t", "wav2vec2-bert", "wav2vec2-conformer")
@@ -80,8 +80,7 @@ def test_odd_shares_of_a_head_are_rounded_up_as_their_code_does() -> None:
     config = config_of("moonshine", hidden_size=400)
     spec = read_tower("moonshine", config.to_dict())[0].layers[0]
     assert spec is not None and (spec.rotary_dim, spec.exponent_dim) == (46, 45)
-    theirs, mine = both("moonshine", config, torch.float32)
-    assert torch.equal(theirs, mine)
+    assert compared("moonshine", config).exact
 
 
 NAMED: list[tuple[dict[str, Any], str, dict[str, Any], str | None]] = [
@@ -110,5 +109,4 @@ def test_scalings_of_audio_encoders_are_those_of_text_models() -> None:
     rope = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 2048}
     for name, tower in TOWERS.items():
         if isinstance(tower, SequenceTower) and tower.partial is None:
-            theirs, mine = both(name, config_of(name, rope_parameters=dict(rope)), torch.float32)
-            assert torch.equal(theirs, mine), name
+            assert compared(name, config_of(name, rope_parameters=dict(rope))).exact, name

@@ -1,4 +1,4 @@
-"""What transformers makes of a tower: its own module and apply function, called on the same q as ours."""
+"""Towers whose code cannot be called in the common form (tests/conformance): each called on the same q as ours."""
 
 import importlib
 import inspect
@@ -12,13 +12,10 @@ import transformers
 from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
-from phasor.models.reading.tower import GridTower
 from phasor.positions import grid
 from rows import TOWERS, read_tower
 
-CELLS = torch.cat((grid(5, 7), torch.tensor([[100, 4095, 32767, 131071], [131071, 7, 100, 4095]])), dim=1)
 LINE = torch.cat((torch.arange(8), torch.tensor([100, 4095, 32767, 131071])))
-HEAD_INDEX = {"xcodec2", "neucodec"}
 Pair = tuple[Tensor, Tensor]  # theirs and ours, in one layout
 
 
@@ -67,39 +64,6 @@ def ours(x: Tensor, spec: RotarySpec, at: Tensor, before: int = 0, after: int = 
     return apply_rotary(x, rotation, tensor_format=form)  # type: ignore[arg-type]
 
 
-def on_a_plane(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
-    """Most vision towers: a module with ids [S, axes], q as [S, heads, channels]."""
-    code, at = modeling(name), CELLS if spec.axes.count == 2 else torch.cat((CELLS[:1] % 9, CELLS))
-    q = made((at.shape[1], 2, spec.head_dim), dtype)
-    cos, sin = getattr(code, TOWERS[name].code)(config)(q, at.T)
-    return code.apply_rotary_pos_emb_vision(q, q, cos, sin)[0], ours(q[None], spec, at, form="bshd")[0]
-
-
-def mlcd(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
-    code, q = modeling(name), made((1, CELLS.shape[1], 2, spec.head_dim), dtype)
-    cos, sin = (t[None].float() for t in code.MLCDRotaryEmbedding(config)(q, CELLS.T))
-    return code.apply_rotary_pos_emb_vision(q, q, cos, sin)[0], ours(q, spec, CELLS, form="bshd")
-
-
-def pixtral(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
-    code, q = modeling(name), made((1, 2, CELLS.shape[1], spec.head_dim), dtype)
-    cos, sin = code.PixtralVisionRotaryEmbedding(config)(q, CELLS.T)
-    return code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=0)[0], ours(q, spec, CELLS)
-
-
-def gemma4(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
-    code, q, ids = modeling(name), made((1, CELLS.shape[1], 2, spec.head_dim), dtype), CELLS.T[None]
-    cos, sin = code.Gemma4VisionRotaryEmbedding(config)(q, ids)
-    return code.apply_multidimensional_rope(q, cos, sin, ids), ours(q, spec, CELLS, form="bshd")
-
-
-def sam(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
-    code, q = modeling(name), made((1, 2, CELLS.shape[1], spec.head_dim), dtype)
-    cos, sin = getattr(code, TOWERS[name].code)(config)(q, CELLS.T)
-    turn = getattr(code, "apply_rotary_pos_emb_2d", None) or code.apply_rotary_pos_emb_2d_self_attn
-    return turn(q, q, cos, sin)[0], ours(q, spec, CELLS)
-
-
 def llama4(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
     """Cosines and sines: its complex product is allowed to round otherwise."""
     freqs = modeling(name).Llama4VisionRotaryEmbedding(config)(torch.zeros(1))[:, 0]
@@ -141,17 +105,7 @@ def loftr(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
 
 def on_a_line(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pair:
     code, q = modeling(name), made((1, 2, len(LINE), spec.head_dim), dtype)
-    own = config.speech_encoder_config if hasattr(config, "speech_encoder_config") else config
-    rotary = getattr(code, TOWERS[name].code)(own)
-    if name in HEAD_INDEX:
-        heads = config.num_attention_heads
-        q = made((1, heads, 5, spec.head_dim), dtype)
-        cos, sin = rotary(q, torch.arange(heads)[None])
-        # heads are the sequence: turn [batch, seq, heads, channels] at the position of the head
-        return code.apply_rotary_pos_emb(q, q, cos, sin, unsqueeze_dim=2)[0], ours(
-            q.transpose(1, 2), spec, torch.arange(heads)
-        ).transpose(1, 2)
-    cos, sin = rotary(q, LINE[None])
+    cos, sin = getattr(code, TOWERS[name].code)(config)(q, LINE[None])
     if spec.permuted:
         return code.apply_rotary_pos_emb(*(code.deinterleave_head_dim(q),) * 2, cos, sin)[0], ours(q, spec, LINE)
     return code.apply_rotary_pos_emb(q, q, cos, sin)[0], ours(q, spec, LINE)
@@ -185,14 +139,7 @@ def esmfold2(name: str, config: Any, spec: RotarySpec, dtype: torch.dtype) -> Pa
 
 
 OWN: dict[str, Callable[[str, Any, RotarySpec, torch.dtype], Pair]] = {
-    "mlcd_vision_model": mlcd, "pixtral": pixtral, "gemma4_vision": gemma4, "llama4_vision_model": llama4,
-    "sam2_video": sam, "sam3_tracker_video": sam, "edgetam_video": sam, "sam3_vit_model": sam,
-    "dinov3_vit": dino, "eomt_dinov3": dino, "sapiens2": dino, "vjepa2": vjepa2, "vjepa2_predictor": vjepa2,
-    "efficientloftr": loftr, "clvp_encoder": clvp, "esmfold2_atom": esmfold2, "seamless_m4t": conformer,
-    "wav2vec2-bert": conformer, "wav2vec2-conformer": conformer,
+    "llama4_vision_model": llama4, "dinov3_vit": dino, "eomt_dinov3": dino, "sapiens2": dino, "vjepa2": vjepa2,
+    "vjepa2_predictor": vjepa2, "efficientloftr": loftr, "clvp_encoder": clvp, "esmfold2_atom": esmfold2,
+    "seamless_m4t": conformer, "wav2vec2-bert": conformer, "wav2vec2-conformer": conformer,
 }  # fmt: skip
-
-
-def both(name: str, config: Any, dtype: torch.dtype) -> Pair:
-    default = on_a_plane if isinstance(TOWERS[name], GridTower) else on_a_line
-    return OWN.get(name, default)(name, config, spec_of(name, config), dtype)

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, decoder, projected
+from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, decoder
 from eye.truth import Site, Truth, Turn, halves, ladder, neighbours
 
 
@@ -68,10 +68,6 @@ class ListOfTables(nn.Module):
         return self.o_proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
-def of_c_attn(attn, x):
-    return dict(zip("qkv", attn.c_attn(x).unflatten(-1, (3, HEADS, DIM)).permute(2, 0, 3, 1, 4), strict=True))
-
-
 class ExponentOfI(Attention):
     """torch.complex of the two halves, multiplied by exp(i angle)."""
 
@@ -114,12 +110,11 @@ PLAIN = Turn(neighbours(DIM), ladder(10000.0, DIM), ARANGE)
 BACK = Turn(neighbours(DIM), [-f for f in ladder(10000.0, DIM)], ARANGE)
 OF_LAYERS = tuple(Turn(neighbours(DIM), ladder(base, DIM), ARANGE) for base in (10000.0, 500.0))
 COMPLEX = [
-    decoder("complex buffer", MetaAttention, PLAIN, MetaDecoder, forms=("bhsd", "bhds")),
+    decoder("complex buffer", MetaAttention, PLAIN, MetaDecoder),
     decoder("complex list of layers", ListOfTables,
-            Truth(tuple(Site(f"layers.{i}.attn", q=t, k=t) for i, t in enumerate(OF_LAYERS))), before=of_c_attn),
+            Truth(tuple(Site(f"layers.{i}.attn", q=t, k=t) for i, t in enumerate(OF_LAYERS)))),
     decoder("complex halves", ExponentOfI, Turn(halves(DIM), ladder(10000.0, DIM), ARANGE)),
     decoder("conjugate", Conjugate, BACK, MetaDecoder),
     decoder("values and output", ValuesToo,
-            Truth(tuple(Site(f"layers.{i}.attn", PLAIN, PLAIN, PLAIN, BACK) for i in range(2))), MetaDecoder,
-            before=projected),
+            Truth(tuple(Site(f"layers.{i}.attn", PLAIN, PLAIN, PLAIN, BACK) for i in range(2))), MetaDecoder),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, both, decoder, ids, projected
+from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, both, decoder, ids
 from eye.truth import Truth, Turn, halves, ladder
 
 PLAIN = Turn(halves(DIM), ladder(10000.0, DIM), ARANGE)
@@ -90,7 +90,6 @@ class WholePositions(LlamaDecoder):
         return self.rotary_emb(h, position_ids)
 
 
-BY_KEYS = {"forms": ("bhsd", "bhds")}
 OFFSET = torch.tensor([[3, 4, 5, 9, 10, 11, 40]])
 
 
@@ -128,11 +127,6 @@ class NeoxAttention(nn.Module):
         return self.o_proj((scores.softmax(-1) @ v).permute(0, 2, 1, 3).reshape(batch, seq, WIDTH))
 
 
-def of_neox(attn, x):
-    q, k, v = attn.query_key_value(x).unflatten(-1, (HEADS, 3, DIM)).permute(3, 0, 2, 1, 4)
-    return {"q": q, "k": k, "v": v}
-
-
 # --- norms of each head before the rotation, keys repeated before it
 
 
@@ -149,11 +143,6 @@ class QwenAttention(Attention):
 
     def attend(self, q, k, v):
         return super().attend(q, k, v.repeat_interleave(2, dim=1))
-
-
-def normed(attn, x, *_):
-    of = projected(attn, x)
-    return {"q": attn.q_norm(of["q"]), "k": attn.k_norm(of["k"])}
 
 
 # --- tables of other origins
@@ -260,14 +249,6 @@ class WeightedNormAfter(TableAttention):
         return tuple(self.normed(x) for x in super().rotate(q, k))
 
 
-def mean_square_one(x):
-    return x / (x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps).sqrt()
-
-
-def weighted(x):
-    return mean_square_one(x) * torch.linspace(0.5, 1.5, DIM)
-
-
 class Cosine(TableAttention):
     """Scores are cosines: both sides have length one after the rotation, and a trained temperature."""
 
@@ -281,10 +262,6 @@ class Cosine(TableAttention):
 
     def attend(self, q, k, v):
         return ((q @ k.transpose(-2, -1)) * self.temperature).softmax(dim=-1) @ v
-
-
-def length_one(x):
-    return x / x.square().sum(-1, keepdim=True).sqrt()
 
 
 # --- which channels
@@ -403,40 +380,33 @@ def scaled_queries(factor):
 
 FACTOR = 1.2079441541679836  # 0.1 ln 8 + 1
 HALVES = [
-    decoder("llama", LlamaAttention, PLAIN, LlamaDecoder, **BY_KEYS),
+    decoder("llama", LlamaAttention, PLAIN, LlamaDecoder),
     decoder(
         "llama at listed positions",
         LlamaAttention,
         turn(positions=OFFSET[0].tolist()),
         WholePositions,
         (ids(), OFFSET),
-        **BY_KEYS,
     ),
-    decoder(
-        "llama on a batch of two", LlamaAttention, PLAIN, LlamaDecoder, (torch.cat([ids(), 63 - ids()]),), **BY_KEYS
-    ),
-    decoder("llama from position 1", LlamaAttention, turn(positions=[p + 1 for p in ARANGE]), LlamaFromOne, **BY_KEYS),
-    decoder(
-        "positions divided by 4", LlamaAttention, turn(positions=[p / 4 for p in ARANGE]), LlamaInterpolated, **BY_KEYS
-    ),
-    decoder("ntk base", LlamaAttention, turn(inv_freq=ladder(10000.0 * 4 ** (4 / 3), DIM)), LlamaNtk, **BY_KEYS),
-    decoder("yarn factor in the tables", LlamaAttention, turn(scale=FACTOR), LlamaYarnFactor, **BY_KEYS),
+    decoder("llama on a batch of two", LlamaAttention, PLAIN, LlamaDecoder, (torch.cat([ids(), 63 - ids()]),)),
+    decoder("llama from position 1", LlamaAttention, turn(positions=[p + 1 for p in ARANGE]), LlamaFromOne),
+    decoder("positions divided by 4", LlamaAttention, turn(positions=[p / 4 for p in ARANGE]), LlamaInterpolated),
+    decoder("ntk base", LlamaAttention, turn(inv_freq=ladder(10000.0 * 4 ** (4 / 3), DIM)), LlamaNtk),
+    decoder("yarn factor in the tables", LlamaAttention, turn(scale=FACTOR), LlamaYarnFactor),
     decoder(
         "neox",
         NeoxAttention,
         turn(pairs=halves(4), inv_freq=ladder(10000.0, 4), passing=(4, 5, 6, 7)),
-        before=of_neox,
-        forms=("nsd", "nds"),
     ),
-    decoder("qwen3", QwenAttention, PLAIN, LlamaDecoder, before=normed),
+    decoder("qwen3", QwenAttention, PLAIN, LlamaDecoder),
     decoder("table as an attribute", TableAttention, PLAIN),
     decoder("tables in bfloat16", Bfloat16Tables, PLAIN, tolerance=1e-2),
     decoder("tables in float64", Float64Tables, PLAIN),
     decoder("tables in an embedding", EmbeddedTables, PLAIN),
     decoder("tables that grow", GrowingTables, PLAIN),
-    decoder("nanochat", ReversedAttention, turn(inv_freq=[-f for f in ladder(10000.0, DIM)], then=mean_square_one)),
-    decoder("weighted norm after", WeightedNormAfter, turn(then=weighted)),
-    decoder("cosines of what turned", Cosine, turn(then=length_one), Dataclassed, forms=("bhsd", "bhds")),
+    decoder("nanochat", ReversedAttention, turn(inv_freq=[-f for f in ladder(10000.0, DIM)])),
+    decoder("weighted norm after", WeightedNormAfter, turn()),
+    decoder("cosines of what turned", Cosine, turn(), Dataclassed),
     decoder("last channels", Trailing, turn(pairs=halves(4, 4), inv_freq=ladder(10000.0, 4), passing=range(4))),
     decoder(
         "middle channels",
@@ -446,8 +416,8 @@ HALVES = [
     decoder("queries scaled before", ScaledBefore, scaled_queries(0.25)),
     decoder("queries scaled after", ScaledAfter, scaled_queries(DIM**-0.5)),
     decoder("scripted", Scripted, PLAIN),
-    decoder("checkpointed", LlamaAttention, PLAIN, Checkpointed, **BY_KEYS),
-    decoder("autocast", LlamaAttention, PLAIN, Autocast, tolerance=3e-2, double=False, **BY_KEYS),
-    decoder("bfloat16", LlamaAttention, PLAIN, InBfloat16, tolerance=3e-2, double=False, **BY_KEYS),
-    decoder("returns a tuple", LlamaAttention, PLAIN, Tupled, **BY_KEYS),
+    decoder("checkpointed", LlamaAttention, PLAIN, Checkpointed),
+    decoder("autocast", LlamaAttention, PLAIN, Autocast, tolerance=3e-2),
+    decoder("bfloat16", LlamaAttention, PLAIN, InBfloat16, tolerance=3e-2),
+    decoder("returns a tuple", LlamaAttention, PLAIN, Tupled),
 ]

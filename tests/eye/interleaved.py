@@ -132,11 +132,6 @@ class StackedQueriesAndKeys(nn.Module):
         return self.o_proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
-def of_stack(attn, x):
-    q, k, v = attn.Wqkv(x).unflatten(-1, (3, HEADS, DIM)).permute(2, 0, 3, 1, 4)
-    return {"q": q, "k": k, "v": v}
-
-
 class Inlined(nn.Module):
     """No function of its own: the rotation stands between the projections and the einsum of the scores."""
 
@@ -158,12 +153,6 @@ class Inlined(nn.Module):
         sim = sim.masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(), -torch.finfo(sim.dtype).max)
         out = torch.einsum("b h i j, b j h d -> b i h d", sim.softmax(dim=-1), v)
         return self.to_out(out.reshape(b, n, -1))
-
-
-def of_inlined(attn, x):
-    k, v = attn.to_kv(x).split(WIDTH, -1)
-    q, k, v = (t.unflatten(-1, (HEADS, DIM)).transpose(1, 2) for t in (attn.to_q(x), k, v))
-    return {"q": q, "k": k}
 
 
 # --- read side by side, written apart
@@ -241,14 +230,13 @@ def turn(**changes):
 
 APART = turn(pairs=halves(DIM), sources=neighbours(DIM))
 INTERLEAVED = [
-    decoder("gptj", GptjAttention, turn(pairs=neighbours(4), inv_freq=ladder(10000.0, 4), passing=(4, 5, 6, 7)),
-            forms=("bhsd", "bhds")),
+    decoder("gptj", GptjAttention, turn(pairs=neighbours(4), inv_freq=ladder(10000.0, 4), passing=(4, 5, 6, 7))),
     decoder("in place", InPlace, turn()),
     decoder("into an empty tensor", IntoEmpty, turn()),
     decoder("in place token by token", IntoHalves, turn(pairs=halves(DIM))),
     decoder("einops", Einops, turn()),
-    decoder("stacked queries and keys", StackedQueriesAndKeys, turn(), before=of_stack),
-    decoder("inlined", Inlined, turn(), before=of_inlined, forms=("bshd", "bshd")),
+    decoder("stacked queries and keys", StackedQueriesAndKeys, turn()),
+    decoder("inlined", Inlined, turn()),
     decoder("permuted", Permuted, APART),
     decoder("even and odd concatenated", CatOfEvenAndOdd, APART),
     decoder("learned frequencies", Learned, turn(inv_freq=list(Learned.start))),

@@ -122,14 +122,12 @@ def xpos(sign):
 GROWTH = [[math.log((t + 1) // 2 + 1) * 0.1 + 1 for t in ARANGE]] * (DIM // 2)
 WARM = Turn(halves(DIM), ladder(10000.0, DIM), ARANGE, scale=GROWTH)
 PART = {"pairs": halves(4), "inv_freq": ladder(10000.0, 4), "positions": ARANGE, "passing": (4, 5, 6, 7)}
-BY_KEYS = {"forms": ("bhsd", "bhds")}
 LAYERS = [
     decoder("bases of local and global layers", LocalAndGlobal,
             Truth((at(0, LOCAL, LOCAL), at(1, LOCAL, LOCAL), at(2, PLAIN, PLAIN))), ThreeLayers),
     decoder("every fourth layer without", SomeWithout,
-            Truth((*(at(i, PLAIN, PLAIN) for i in range(3)), at(3))), WithLayers, **BY_KEYS),
-    decoder("attention in every second layer", hybrid, Truth((at(1, PLAIN, PLAIN), at(3, PLAIN, PLAIN))), WithLayers,
-            **BY_KEYS),
+            Truth((*(at(i, PLAIN, PLAIN) for i in range(3)), at(3))), WithLayers),
+    decoder("attention in every second layer", hybrid, Truth((at(1, PLAIN, PLAIN), at(3, PLAIN, PLAIN))), WithLayers),
     decoder("xpos", Xpos, Truth(tuple(at(i, xpos(1), xpos(-1)) for i in range(2)), rotary=False)),
     decoder("queries that grow", Temperature, Truth(tuple(at(i, WARM, PLAIN) for i in range(2))), LlamaDecoder),
     decoder("a factor on the keys", KeysLouder,

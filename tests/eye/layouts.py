@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, decoder, ids, projected
+from eye.skeleton import ARANGE, DIM, HEADS, WIDTH, Attention, Decoder, decoder, ids
 from eye.truth import Case, Site, Truth, Turn, halves, ladder, neighbours
 
 
@@ -49,11 +49,6 @@ class MegatronAttention(nn.Module):
         return self.o_proj(context.view(b, HEADS, s, DIM).permute(2, 0, 1, 3).reshape(s, b, WIDTH))
 
 
-def of_megatron(attn, x):
-    q, k, _ = attn.linear_qkv(x).unflatten(-1, (HEADS, 3, DIM)).permute(3, 1, 2, 0, 4)
-    return {"q": q, "k": k}
-
-
 class FairseqAttention(Attention):
     """[tokens, batch, heads * channels], then [batch * heads, tokens, channels], rotated there."""
 
@@ -67,15 +62,6 @@ class FairseqAttention(Attention):
         weights = torch.bmm(q, k.transpose(1, 2)) + torch.full((tgt_len, tgt_len), -torch.inf).triu(1)
         attn = torch.bmm(F.softmax(weights, dim=-1), v)
         return self.o_proj(attn.transpose(0, 1).contiguous().view(tgt_len, bsz, embed_dim))
-
-
-def queries_and_keys(attn, x, *_):
-    """Without the values, which do not come to the product as they were."""
-    return {name: t for name, t in projected(attn, x).items() if name != "v"}
-
-
-def of_tokens_first(attn, x):
-    return queries_and_keys(attn, x.transpose(0, 1))
 
 
 class Packed(Attention):
@@ -114,10 +100,6 @@ class Multihead(nn.MultiheadAttention):
 
     def in_proj(self, x):
         return F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
-
-
-def of_multihead(attn, x):
-    return {name: t.unflatten(-1, (HEADS, DIM)).transpose(1, 2) for name, t in zip("qk", attn.in_proj(x), strict=False)}
 
 
 class Grouped(Attention):
@@ -168,10 +150,6 @@ class HeadByHead(nn.Module):
         return self.proj(torch.cat([h(x) for h in self.heads], dim=-1))
 
 
-def of_head(attn, x):
-    return {"q": attn.query(x)[:, None], "k": attn.key(x)[:, None]}
-
-
 # --- windows
 
 
@@ -200,12 +178,6 @@ class Unfolded(Grouped):
         return torch.einsum("bhnqk,bhnkd->bhnqd", scores.softmax(-1), v).flatten(2, 3)
 
 
-def unfolded_operands(calls):
-    """Of the windows of keys the second half: the block's own."""
-    q, k = calls[-2][1]
-    return {"q": q.flatten(2, 3), "k": k[..., Unfolded.block :, :].flatten(2, 3)}
-
-
 class Chunked(Grouped):
     """Queries in chunks of four, each with all keys (attention that saves memory)."""
 
@@ -213,10 +185,6 @@ class Chunked(Grouped):
 
     def attend(self, q, k, v):
         return torch.cat([(chunk @ k.mT / DIM**0.5).softmax(-1) @ v for chunk in q.split(4, dim=2)], dim=2)
-
-
-def chunked_operands(calls):
-    return {"q": torch.cat([c[1][0] for c in calls[-4::2]], dim=2), "k": calls[-2][1][1]}
 
 
 # --- latent keys
@@ -250,11 +218,6 @@ class Latent(nn.Module):
         key_states = torch.cat([k_nope, k_pe.expand(-1, HEADS, -1, -1)], dim=-1)
         out = F.scaled_dot_product_attention(query_states, key_states, v, is_causal=True)
         return self.o_proj(out.transpose(1, 2).flatten(2))
-
-
-def of_latent(attn, x):
-    q, k_pe, k_nope, _ = attn.pieces(x)
-    return {"q": q, "k": torch.cat([k_nope, k_pe.expand(-1, HEADS, -1, -1)], -1)}
 
 
 # --- two streams
@@ -323,10 +286,6 @@ class EncoderDecoder(Translator):
         self.cross = nn.ModuleList(SelfAndCross() for _ in range(2))
 
 
-def of_either(attn, x, *memory):
-    return of_cross(attn, x, *memory) if memory else projected(attn, x)
-
-
 # --- linear attention whose features turn
 
 
@@ -340,11 +299,6 @@ class LinearTurned(Attention):
         q, k = turned(q, torch.arange(x.shape[1]), -2), turned(k, torch.arange(x.shape[1]), -2)
         state = torch.einsum("bhsd,bhse->bhde", k, v)
         return self.o_proj((torch.einsum("bhsd,bhde->bhse", q, state) / norm).transpose(1, 2).flatten(2))
-
-
-def features(attn, x):
-    of = projected(attn, x)
-    return {"q": F.elu(of["q"]) + 1, "k": F.elu(of["k"]) + 1}
 
 
 class Retention(Attention):
@@ -377,33 +331,24 @@ LATENT = turn(pairs=halves(4, DIM), inv_freq=ladder(10000.0, 4), passing=range(D
 RETENTION = {"pairs": neighbours(DIM), "inv_freq": [10000.0 ** (-i / 3) for i in range(4)]}
 FRAMES = torch.linspace(-1, 1, 15).view(1, 5, 3)
 LAYOUTS = [
-    decoder("megatron", MegatronAttention, turn(), TokensFirst, before=of_megatron, forms=("nsd", "nds")),
-    decoder("megatron on a batch of two", MegatronAttention, turn(), TokensFirst, (torch.cat([ids(), 63 - ids()]),),
-            before=of_megatron, forms=("nsd", "nds")),
-    decoder("fairseq", FairseqAttention, apart(turn(scale=DIM**-0.5), turn()), TokensFirst, before=of_tokens_first,
-            forms=("nsd", "nds")),
-    decoder("packed documents", Packed, turn(positions=PACKED[0].tolist()), GivesPositions, (ids(), PACKED),
-            operands=lambda calls: {n: t[None] for n, t in zip("qk", calls[-2][1], strict=True)},
-            before=queries_and_keys, forms=("bshd", "bshd")),
-    decoder("subclass of nn.MultiheadAttention", Multihead, turn(), before=of_multihead),
+    decoder("megatron", MegatronAttention, turn(), TokensFirst),
+    decoder("megatron on a batch of two", MegatronAttention, turn(), TokensFirst, (torch.cat([ids(), 63 - ids()]),)),
+    decoder("fairseq", FairseqAttention, apart(turn(scale=DIM**-0.5), turn()), TokensFirst),
+    decoder("packed documents", Packed, turn(positions=PACKED[0].tolist()), GivesPositions, (ids(), PACKED)),
+    decoder("subclass of nn.MultiheadAttention", Multihead, turn()),
     decoder("grouped keys in the fused attention", Grouped, turn()),
-    decoder("one key head", OneKey, turn(), forms=("bhsd", "bhds")),
+    decoder("one key head", OneKey, turn()),
     Case("heads one by one", lambda: Decoder(HeadByHead), (ids(),),
-         Truth(tuple(Site(f"layers.{i}.attn.heads.{h}", turn(), turn()) for i in range(2) for h in range(2))),
-         of_head, lambda calls: {n: t[:, None] for n, t in zip("qk", calls[-2][1], strict=True)}, ("bhsd", "bhds")),
+         Truth(tuple(Site(f"layers.{i}.attn.heads.{h}", turn(), turn()) for i in range(2) for h in range(2)))),
     decoder("window by a mask", Windowed, turn()),
-    decoder("window by unfold", Unfolded, SIX, inputs=(ids(6),), operands=unfolded_operands,
-            before=queries_and_keys),
-    decoder("queries in chunks", Chunked, turn(), operands=chunked_operands, forms=("bhsd", "bhds"),
-            before=queries_and_keys),
-    decoder("latent keys", Latent, LATENT, before=of_latent),
+    decoder("window by unfold", Unfolded, SIX, inputs=(ids(6),)),
+    decoder("queries in chunks", Chunked, turn()),
+    decoder("latent keys", Latent, LATENT),
     Case("cross attention", Translator, (ids(), FRAMES),
-         apart(turn(), turn(positions=[0, 4, 8, 12, 16]), where="cross.{}"), of_cross),
+         apart(turn(), turn(positions=[0, 4, 8, 12, 16]), where="cross.{}")),
     Case("own tokens turn, those of the encoder do not", EncoderDecoder, (ids(), FRAMES),
          Truth(tuple(site for i in range(2) for site in
-                     (Site(f"cross.{i}.self_attn", turn(), turn()), Site(f"cross.{i}.cross_attn")))), of_either),
-    decoder("linear attention that turns", LinearTurned, turn(), before=features,
-            operands=lambda calls: {"q": calls[-1][1][0], "k": calls[-2][1][0]}),
-    decoder("retention", Retention, apart(turn(**RETENTION), turn(**RETENTION, scale=DIM**-0.5)),
-            forms=("bhsd", "bhds")),
+                     (Site(f"cross.{i}.self_attn", turn(), turn()), Site(f"cross.{i}.cross_attn"))))),
+    decoder("linear attention that turns", LinearTurned, turn()),
+    decoder("retention", Retention, apart(turn(**RETENTION), turn(**RETENTION, scale=DIM**-0.5))),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from eye.halves import LlamaAttention, rotate_half
-from eye.skeleton import DIM, HEADS, WIDTH, Attention, Block, Decoder, both, decoder, ids, projected
+from eye.skeleton import DIM, HEADS, WIDTH, Attention, Block, Decoder, both, decoder, ids
 from eye.truth import Case, Site, Truth, Turn, halves, ladder, neighbours
 
 ROWS, COLUMNS = 3, 2
@@ -110,10 +110,6 @@ class EvaAttention(nn.Module):
         return x * cos + torch.stack([-x[..., 1::2], x[..., ::2]], -1).reshape(x.shape) * sin
 
 
-def of_eva(attn, x, shape):
-    return dict(zip("qkv", attn.pieces(x), strict=True))
-
-
 class Centres(PictureAttention):
     """DINOv3's: the centres of patches between -1 and 1, times 2 pi over the period."""
 
@@ -185,12 +181,6 @@ class Joint(nn.Module):
         return torch.view_as_real(torch.view_as_complex(x.float().unflatten(-1, (-1, 2))) * cis).flatten(3).type_as(x)
 
 
-def of_joint(attn, text, picture):
-    pairs = {"q": (attn.add_q_proj, attn.to_q), "k": (attn.add_k_proj, attn.to_k), "v": (attn.add_v_proj, attn.to_v)}
-    joined = {name: torch.cat([a(text), b(picture)], 1) for name, (a, b) in pairs.items()}
-    return {name: x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for name, x in joined.items()}
-
-
 class Diffusion(nn.Module):
     def __init__(self):
         super().__init__()
@@ -205,9 +195,9 @@ class Diffusion(nn.Module):
         return picture
 
 
-def picture(name, attention, turn, prefix=0, before=projected):
+def picture(name, attention, turn, prefix=0):
     sites = both(turn, where="blocks.{}.attn")
-    return Case(name, lambda: Pictures(attention, prefix), (PIXELS,), Truth(sites), before)
+    return Case(name, lambda: Pictures(attention, prefix), (PIXELS,), Truth(sites))
 
 
 HALF = ladder(100.0, DIM // 2)
@@ -223,14 +213,13 @@ PICTURES = [
     picture("qwen vision", QwenVision, Turn(halves(DIM), WHOLE * 2, GRID, (0, 0, 1, 1))),
     picture("rows and columns by turns", Alternating,
             Turn(neighbours(DIM), [f for f in WHOLE for _ in range(2)], GRID, (1, 0, 1, 0))),
-    picture("class token that passes", EvaAttention, Turn(neighbours(DIM), HALF * 2, WITH_CLASS, (0, 0, 1, 1)), 1,
-            of_eva),
+    picture("class token that passes", EvaAttention, Turn(neighbours(DIM), HALF * 2, WITH_CLASS, (0, 0, 1, 1)), 1),
     picture("centres of patches", Centres,
             Turn(halves(DIM), [2 * math.pi * f for f in HALF] * 2, CENTRES, (0, 0, 1, 1))),
-    decoder("m-rope", LlamaAttention, MROPE, Sections, (ids(), THREE), forms=("bhsd", "bhds")),
+    decoder("m-rope", LlamaAttention, MROPE, Sections, (ids(), THREE)),
     decoder("m-rope interleaved", LlamaAttention,
             Turn(halves(DIM), ladder(1e6, DIM), THREE[:, 0].tolist(), (0, 1, 2, 0)), InterleavedSections,
-            (ids(), THREE), forms=("bhsd", "bhds")),
+            (ids(), THREE)),
     Case("text beside a picture", Diffusion, (ids(5), PIXELS),
-         Truth(tuple(Site(f"blocks.{i}", JOINT, JOINT) for i in range(2))), of_joint),
+         Truth(tuple(Site(f"blocks.{i}", JOINT, JOINT) for i in range(2)))),
 ]  # fmt: skip

@@ -73,12 +73,6 @@ class Attention(nn.Module):
         return self.o_proj(self.attend(q, k, v).transpose(1, 2).reshape(x.shape))
 
 
-def projected(attn, x: Tensor, *_) -> dict[str, Tensor]:
-    """The operands where nothing but the projections comes before the rotation."""
-    of = {"q": attn.q_proj, "k": attn.k_proj, "v": attn.v_proj}
-    return {name: proj(x).unflatten(-1, (-1, DIM)).transpose(1, 2) for name, proj in of.items()}
-
-
 def ids(tokens: int = TOKENS) -> Tensor:
     return torch.tensor([[(11 * i + 5) % 64 for i in range(tokens)]])
 
@@ -91,5 +85,4 @@ def both(turn: Turn | Other | None, layers: int = 2, where: str = "layers.{}.att
 def decoder(name: str, attention, truth, model=Decoder, inputs=None, **options) -> Case:
     """A case of one decoder; ``truth`` is a `Truth`, or the turn of q and k in every layer."""
     truth = truth if isinstance(truth, Truth) else Truth(both(truth))
-    options = {"before": projected} | options
     return Case(name, lambda: model(attention), inputs or (ids(),), truth, **options)

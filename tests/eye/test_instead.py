@@ -110,19 +110,28 @@ def test_the_row_of_the_first_token(name, first, rows):
     assert added.indices[0].tolist() == list(range(first, first + added.values.shape[1]))
 
 
-def test_relative_rows_that_the_contents_are_multiplied_by():
-    """DeBERTa's (arXiv:2006.03654): content to position and back, both by query minus key plus a span."""
+DISENTANGLED = {**SIZES, "intermediate_size": 32, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "count", "row"),
+    [
+        # arXiv:2006.03654: content to position and back, both by query minus key plus a span
+        ("DebertaV2", {**DISENTANGLED, "max_position_embeddings": 32}, 2, lambda d, tokens: 32 + d),
+        ("Deberta", {**DISENTANGLED, "position_biased_input": False}, 2, lambda d, tokens: tokens + d),
+        # arXiv:1906.08237: distances from all tokens down to minus all, of which each query takes its own by a shift
+        ("XLNet", {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 32}, 1, lambda d, tokens: tokens - d),
+    ],
+)
+def test_relative_rows_that_the_contents_are_multiplied_by(name, sizes, count, row):
     transformers = pytest.importorskip("transformers")
-    sizes = {**SIZES, "intermediate_size": 32, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
     torch.manual_seed(0)
-    model = transformers.DebertaV2Model(
-        transformers.DebertaV2Config(vocab_size=64, max_position_embeddings=32, **sizes)
-    )
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(vocab_size=64, **sizes))
     found = [bias for _, bias in phasor.observe(model.eval()).instead.biases]
-    assert len(found) == 2
+    assert len(found) == count
     for bias in found:
-        near = bias.values.shape[-1] - 1
-        assert bias.looked_up and bias.by_distance[0].tolist() == [32.0 + d for d in range(-near, near + 1)]
+        tokens = bias.values.shape[-1]
+        assert bias.looked_up and bias.by_distance[0].tolist() == [row(d, tokens) for d in range(1 - tokens, tokens)]
 
 
 def test_values_are_plain_data():

@@ -42,16 +42,6 @@ class TwoAngles(Attention):
         return tuple(x * emb.cos() + half(x) * emb.sin() for x in (q, k))
 
 
-def two_angles(attn, x, *_):
-    out = torch.zeros_like(x)
-    for t in ARANGE:
-        for c in range(DIM):
-            angle, other = t * INV_FREQ[c % 4], c ^ 1
-            sign = -1 if c % 2 == 0 else 1
-            out[:, :, t, c] = math.cos(angle) * x[:, :, t, c] + sign * math.sin(angle) * x[:, :, t, other]
-    return out
-
-
 class Shear(Attention):
     """(a - b sin, b): a shear of each pair."""
 
@@ -60,25 +50,12 @@ class Shear(Attention):
         return tuple(torch.cat([x[..., :4] - x[..., 4:] * s, x[..., 4:]], -1) for x in (q, k))
 
 
-def shear(attn, x, *_):
-    sines = torch.tensor([[math.sin(t * f) for f in INV_FREQ] for t in ARANGE], dtype=x.dtype)
-    out = x.clone()
-    out[..., :4] -= sines * x[..., 4:]
-    return out
-
-
 class Reflection(Attention):
     """One sign wrong: (a cos + b sin, a sin - b cos), orthogonal, with determinant -1."""
 
     def rotate(self, q, k):
         c, s = angles(q).cos(), angles(q).sin()
         return tuple(torch.cat([a * c + b * s, a * s - b * c], -1) for a, b in (q.chunk(2, -1), k.chunk(2, -1)))
-
-
-def reflection(attn, x, *_):
-    flipped = x.clone()
-    flipped[..., 4:] *= -1
-    return PLAIN.expected(flipped)
 
 
 class Selective(Attention):
@@ -95,11 +72,6 @@ class Selective(Attention):
         angle = self.angle(q)
         turn = lambda a, b: torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)  # noqa: E731
         return turn(*q.chunk(2, -1)), turn(*k.chunk(2, -1))
-
-
-def selective(attn, before, x, *_):
-    z = torch.complex(*before.double().chunk(2, -1)) * torch.exp(1j * attn.angle(attn.heads(attn.q_proj(x))))
-    return torch.cat([z.real, z.imag], -1)
 
 
 class TokensRoll(Attention):
@@ -121,14 +93,6 @@ class InOtherPlanes(Attention):
         skew = self.generator.triu(1) - self.generator.triu(1).T
         matrices = torch.matrix_exp(torch.arange(q.shape[2])[:, None, None] * skew)
         return tuple(torch.einsum("sij,bhsj->bhsi", matrices, x) for x in (q, k))
-
-
-def in_other_planes(attn, x, *_):
-    """The skew matrix in its own planes, by its complex eigenvectors."""
-    upper = attn.generator.double().triu(1)
-    values, vectors = torch.linalg.eig(upper - upper.T)
-    of_token = torch.exp(torch.tensor(ARANGE)[:, None] * values)
-    return torch.einsum("ij,sj,jk,bhsk->bhsi", vectors, of_token, vectors.inverse(), x.to(values.dtype)).real
 
 
 # --- rotations, and wrong
@@ -196,11 +160,6 @@ class ThenHadamard(Hadamard):
         return super().rotate(*(turned(x, torch.arange(x.shape[2]), -2) for x in (q, k)))
 
 
-def then_hadamard(x):
-    two = torch.tensor([[1, 1], [1, -1]], dtype=x.dtype)
-    return x * torch.tensor(Hadamard.signs) @ torch.kron(two, torch.kron(two, two)) / DIM**0.5
-
-
 class OtherLayoutOfKeys(Attention):
     """Keys by neighbours, queries by halves."""
 
@@ -234,30 +193,30 @@ OF_HEADS = [list(h) for h in HeadsExchanged.of_heads]
 SWAPPED = turn(inv_freq=[-f for f in INV_FREQ], phase=[math.pi / 2] * 4)
 NEIGHBOURS = turn(pairs=[(0, 1), (2, 3), (4, 5), (6, 7)])
 TRAPS = [
-    trap("two angles in a pair", TwoAngles, *[Other("the members of a pair turn apart", two_angles)] * 2),
-    trap("shear", Shear, *[Other("a shear", shear)] * 2),
-    trap("reflection", Reflection, *[Other("a reflection", reflection)] * 2),
-    trap("in other planes", InOtherPlanes, *[Other("its planes are no pairs of channels", in_other_planes)] * 2),
-    trap("angles of the data", Selective, *[Other("angles depend on the data", selective)] * 2),
+    trap("two angles in a pair", TwoAngles, *[Other("the members of a pair turn apart")] * 2),
+    trap("shear", Shear, *[Other("a shear")] * 2),
+    trap("reflection", Reflection, *[Other("a reflection")] * 2),
+    trap("in other planes", InOtherPlanes, *[Other("its planes are no pairs of channels")] * 2),
+    trap("angles of the data", Selective, *[Other("angles depend on the data")] * 2),
     trap(
         "keys of the token before",
         TokensRoll,
         PLAIN,
-        turn(positions=[ARANGE[-1], *ARANGE[:-1]], reads=lambda x: x.roll(1, dims=2)),
+        turn(positions=[ARANGE[-1], *ARANGE[:-1]]),
     ),
     trap("queries alone", QueriesOnly, PLAIN, None),
     trap("queries off by one", OffByOne, turn(positions=[p + 1 for p in ARANGE]), PLAIN),
     trap(
         "heads exchanged",
         HeadsExchanged,
-        turn(inv_freq=[OF_HEADS[h] for h in HeadsExchanged.order], reads=lambda x: x[:, list(HeadsExchanged.order)]),
+        turn(inv_freq=[OF_HEADS[h] for h in HeadsExchanged.order]),
         turn(inv_freq=OF_HEADS),
     ),
     trap("cos and sin exchanged", Swapped, SWAPPED, SWAPPED),
     trap("one pair louder", OnePairLouder, PLAIN, turn(scale=[1.0, 2.0, 1.0, 1.0])),
-    trap("keys doubled", KeysDoubled, PLAIN, turn(scale=2.0, passing_scale=2.0)),
+    trap("keys doubled", KeysDoubled, PLAIN, turn(scale=2.0)),
     decoder("turned twice", Twice, turn(inv_freq=[2 * f for f in INV_FREQ])),
-    decoder("turned, then hadamard", ThenHadamard, turn(then=then_hadamard)),
+    decoder("turned, then hadamard", ThenHadamard, turn()),
     trap("keys by neighbours", OtherLayoutOfKeys, PLAIN, NEIGHBOURS),
     trap("keys backwards", KeysBackwards, PLAIN, turn(inv_freq=[-f for f in INV_FREQ])),
     trap("from the end", FromTheEnd, *[turn(positions=ARANGE[::-1])] * 2),

@@ -1,7 +1,7 @@
 """What a model of the zoo does to its queries, keys, values and outputs, in closed form and without the eye.
 
 A `Turn` is one operator: pairs of channels, an angle and a scale for each head, pair and token, and channels that pass.
-An `Other` is anything that is no rotation, with the closed form of what it is instead.
+An `Other` is anything that is no rotation.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ class Turn:
 
     - ``inv_freq``: one number a pair, or one list a head. ``positions``: one number a token, or one list an axis.
     - ``axis``: of each pair; all pairs are of the first one where it is left out.
-    - ``scale``: a number, one a pair, or one a pair and token; ``passing_scale`` is that of the channels that pass.
+    - ``scale``: a number, one a pair, or one a pair and token.
     - ``sources``: the pairs of channels that are read, where they are others than those that are written.
-    - ``reads``: which heads or tokens are read, where they are others than those that are written.
-    - ``then``: what follows the rotation (a norm).
     """
 
     pairs: Pairs
@@ -49,11 +47,8 @@ class Turn:
     axis: Sequence[int] | None = None
     passing: Sequence[int] = ()
     scale: Any = 1.0
-    passing_scale: float = 1.0
     phase: Any = 0.0
     sources: Pairs | None = None
-    reads: Callable[[Tensor], Tensor] = lambda x: x
-    then: Callable[[Tensor], Tensor] = lambda x: x
 
     def angles(self) -> Tensor:
         """[heads, pairs, tokens]; one head where all turn alike."""
@@ -66,25 +61,12 @@ class Turn:
         scale = torch.as_tensor(self.scale, dtype=torch.float64)
         return (scale[:, None] if scale.ndim == 1 else scale).expand(self.angles().shape)
 
-    def expected(self, before: Tensor) -> Tensor:
-        """What becomes of ``before`` [batch, heads, tokens, channels]."""
-        before, angles, scales = self.reads(before), self.angles(), self.scales()
-        after = torch.zeros_like(before)
-        for i, ((a, b), (u, v)) in enumerate(zip(self.pairs, self.sources or self.pairs, strict=True)):
-            cos, sin = (f(angles[:, i]) * scales[:, i] for f in (torch.cos, torch.sin))
-            after[..., a] = cos * before[..., u] - sin * before[..., v]
-            after[..., b] = sin * before[..., u] + cos * before[..., v]
-        passing = list(self.passing)
-        after[..., passing] = self.passing_scale * before[..., passing]
-        return self.then(after)
-
 
 @dataclass(frozen=True)
 class Other:
-    """No rotation: ``why``, and ``expected(attention, before, *arguments)``, the closed form of what it is."""
+    """No rotation, and ``why``."""
 
     why: str
-    expected: Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
@@ -115,25 +97,13 @@ PARTS = ("q", "k", "v", "output")
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its inputs, its truth, and how to get at an attention's operands without the eye.
-
-    - ``before(attention, *arguments)``: q, k (and v) as [batch, heads, tokens, channels] before anything turns, from
-      the attention's own projections and norms.
-    - ``operands``: of the calls of products in the attention, those that hold q, k (and v).
-    - ``forms``: the axes of q and k there: batch, heads, sequence, ``d``; ``n`` is batch times heads.
-    - ``tolerance``: of the arithmetic that the model itself uses for its angles; ``double``: whether it can be run in
-      float64.
-    """
+    """A model, its inputs and its truth; ``tolerance``: of the arithmetic that the model itself uses for its angles."""
 
     name: str
     build: Callable[[], nn.Module]
     inputs: tuple[Tensor, ...]
     truth: Truth
-    before: Callable[..., dict[str, Tensor]] | None = None
-    operands: Callable[[list], dict[str, Tensor]] | None = None
-    forms: tuple[str, str] = ("bhsd", "bhsd")
     tolerance: float = 1e-5
-    double: bool = True
 
     def model(self) -> nn.Module:
         """The same weights every time. Biases and weights of norms are not 0 and 1, which would hide them."""

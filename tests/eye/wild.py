@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from eye.layers import SPREAD, Xpos
-from eye.layouts import GivesPositions, queries_and_keys, turned
+from eye.layouts import GivesPositions, turned
 from eye.skeleton import ARANGE, DIM, HEADS, Attention, Decoder, decoder, ids
 from eye.truth import Other, Site, Truth, Turn, halves, ladder, neighbours
 
@@ -79,11 +79,6 @@ class FoldedQueries(Attention):
         return ((rows @ k.mT / DIM**0.5).softmax(-1) @ v).reshape(q.shape)
 
 
-def unfolded(calls):
-    q, k = calls[-2][1]
-    return {"q": q.reshape(len(q), HEADS, -1, DIM), "k": k}
-
-
 class ChosenOffset(Attention):
     """Each token adds to its position a number of its own, which is learned."""
 
@@ -100,12 +95,6 @@ class ChosenOffset(Attention):
         return tuple(torch.cat([a * c - b * s, b * c + a * s], -1) for a, b in (q.chunk(2, -1), k.chunk(2, -1)))
 
 
-def by_chosen_offset(attn, before, x):
-    angle = (torch.tensor(ARANGE)[:, None] + attn.offset(x)[0].double()) * torch.tensor(INV_FREQ, dtype=torch.float64)
-    z = torch.complex(*before.double().chunk(2, -1)) * torch.exp(1j * angle)
-    return torch.cat([z.real, z.imag], -1)
-
-
 class Householder(Attention):
     """PaTH, arXiv:2505.16381: between two tokens lies a product of reflections that the tokens choose."""
 
@@ -117,17 +106,6 @@ class Householder(Attention):
             turned_q.append((so_far.mT @ q[:, :, t, :, None])[..., 0])
             turned_k.append((so_far.mT @ k[:, :, t, :, None])[..., 0])
         return torch.stack(turned_q, 2), torch.stack(turned_k, 2)
-
-
-def reflected(attn, before, x):
-    """The reflections one after the other, the last first; keys choose them."""
-    k = attn.heads(attn.k_proj(x)).double()
-    out = before.double().clone()
-    for t in ARANGE:
-        for last in range(t + 1):
-            axis = k[:, :, last] / k[:, :, last].norm(dim=-1, keepdim=True)
-            out[:, :, t] -= 2 * axis * (axis * out[:, :, t]).sum(-1, keepdim=True)
-    return out
 
 
 class SameAgain(Attention):
@@ -160,17 +138,16 @@ def slow(sign):
 
 FOURS = torch.tensor([[4 * t for t in ARANGE]])
 BY_HEAD = turn(inv_freq=[[h * f for f in INV_FREQ] for h in range(HEADS)], positions=[1] * len(ARANGE))
-BY_KEYS = {"forms": ("bhsd", "bhds")}
 WILD = [
     decoder("xpos of a wide range", SlowXpos, apart(slow(1), slow(-1), rotary=False)),
     decoder("positions four apart", GivenPositions, turn(positions=FOURS[0].tolist()), GivesPositions, (ids(), FOURS)),
     decoder("four apart in the code", WideSteps, apart(*[turn(positions=FOURS[0].tolist())] * 2, rotary=False)),
     decoder("turned by the number of the head", ByHead, apart(BY_HEAD, BY_HEAD, rotary=False)),
-    decoder("softmax scale in the keys", ScaledKeys, apart(turn(), turn(scale=1 / math.sqrt(DIM))), **BY_KEYS),
-    decoder("queries of one key as rows", FoldedQueries, turn(), operands=unfolded, before=queries_and_keys, **BY_KEYS),
+    decoder("softmax scale in the keys", ScaledKeys, apart(turn(), turn(scale=1 / math.sqrt(DIM)))),
+    decoder("queries of one key as rows", FoldedQueries, turn()),
     decoder("positions that tokens choose", ChosenOffset,
-            apart(*[Other("angles depend on the data", by_chosen_offset)] * 2, rotary=False)),
+            apart(*[Other("angles depend on the data")] * 2, rotary=False)),
     decoder("reflections that tokens choose", Householder,
-            apart(*[Other("a matrix of the data", reflected)] * 2, rotary=False)),
-    decoder("the same numbers again", SameAgain, turn(pairs=neighbours(DIM)), CalledBefore, double=False),
+            apart(*[Other("a matrix of the data")] * 2, rotary=False)),
+    decoder("the same numbers again", SameAgain, turn(pairs=neighbours(DIM)), CalledBefore),
 ]  # fmt: skip

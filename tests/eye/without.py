@@ -83,10 +83,6 @@ class Linear(Attention):
         return self.o_proj(out.transpose(1, 2).flatten(2))
 
 
-def features(attn, x):
-    return {n: F.elu(attn.heads(p(x))) + 1 for n, p in (("q", attn.q_proj), ("k", attn.k_proj))}
-
-
 class Perceptron(nn.Module):
     def __init__(self):
         super().__init__()
@@ -115,10 +111,6 @@ class Hadamard(Attention):
         return q @ self.matrix, k @ self.matrix
 
 
-def times_hadamard(attn, x, *_):
-    return torch.einsum("bhsi,ij->bhsj", x, attn.matrix.to(x.dtype))
-
-
 class ConstantPlanes(Attention):
     """A rotation of pairs by the same angles at every position, as a rotated quantiser has it."""
 
@@ -145,14 +137,6 @@ class ConvolvedKeys(Attention):
         return self.convolved(q), self.convolved(k)
 
 
-def taps(attn, x, *_):
-    """The convolution as a sum over shifted copies."""
-    weight, bias = attn.conv.weight[:, 0], attn.conv.bias
-    flat = x.transpose(1, 2).flatten(2)
-    shifted = [F.pad(flat, (0, 0, 3 - j, 0))[:, : flat.shape[1]] * weight[:, j] for j in range(4)]
-    return attn.heads(sum(shifted) + bias)
-
-
 class Undone(Attention):
     """Turns and turns back: nothing remains."""
 
@@ -170,16 +154,14 @@ def everywhere(site):
 STANDING = Turn(halves(DIM), [0.0] * 4, ARANGE, phase=ConstantPlanes.phases)
 WITHOUT = [
     decoder("alibi", Alibi, NOTHING),
-    decoder("t5 bias", T5, NOTHING, forms=("bhsd", "bhds")),
+    decoder("t5 bias", T5, NOTHING),
     decoder("learned positions", Attention, NOTHING, Learned),
     decoder("sinusoidal", Attention, NOTHING, Sinusoidal),
     decoder("hidden states turned", Attention, NOTHING, TurnedEmbedding),
-    decoder("linear attention", Linear, NOTHING, before=features,
-            operands=lambda calls: {"q": calls[-1][1][0], "k": calls[-2][1][0]}),
+    decoder("linear attention", Linear, NOTHING),
     Case("no attention", Perceptron, (ids(),), Truth((), rotary=False)),
-    decoder("hadamard", Hadamard, everywhere(Other("a dense matrix, the same everywhere", times_hadamard)),
-            before=lambda attn, x: {n: attn.heads(p(x)) for n, p in (("q", attn.q_proj), ("k", attn.k_proj))}),
+    decoder("hadamard", Hadamard, everywhere(Other("a dense matrix, the same everywhere"))),
     decoder("standing planes", ConstantPlanes, everywhere(STANDING)),
-    decoder("convolved keys", ConvolvedKeys, everywhere(Other("mixes tokens", taps))),
+    decoder("convolved keys", ConvolvedKeys, everywhere(Other("mixes tokens"))),
     decoder("turned and turned back", Undone, NOTHING),
 ]  # fmt: skip

@@ -35,9 +35,8 @@ def test_the_default_config(name: str) -> None:
     assert found.reads
 
 
-@pytest.mark.parametrize("name", ["exaone", "sarvam_moe"])
-def test_keys_change_the_row_as_they_change_the_model(name: str) -> None:
-    found = of_type(name)
+def test_keys_change_the_row_as_they_change_the_model() -> None:
+    found = of_type("exaone")
     assert len(found) > 8 and [one for one in found if one.kind != "equal"] == []
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .linear import MOVES, replay
 from .tape import Attention, Operation, Ref, Tape, upstream
 
 MASKED = -1e4  # what is added to the logits of tokens that are not seen
@@ -14,6 +15,7 @@ DEEPEST = 24  # operations between a product and its softmax
 ADDS = ("add", "add_", "sub", "baddbmm")
 SCALES = ("mul", "mul_", "div", "div_")
 LOOKS_UP = ("gather", "embedding", "index", "index_select")
+SHIFTS = MOVES | {"index_select"}  # by which columns of a product come to other places
 LINEAR = 1e-2  # of a slope: by how much it may differ from distance to distance
 
 
@@ -131,9 +133,9 @@ def biases_of(tape: Tape, attention: Attention) -> Iterator[LogitBias]:
         table = max((t for t in tables if t.ndim > 1), key=lambda t: t.numel(), default=None)
         yield LogitBias(values, seen, table, max((v.dtype for v in above), key=lambda kind: torch.finfo(kind).eps))
     for number in (number for number, _ in terms if number in tape.data):
-        for rows in _rows(tape, number, shape[-2:]):
-            looked_up = _over(rows.double(), seen.shape)
-            if looked_up is not None and _differs(looked_up, seen):
+        for rows in [*_rows(tape, number, shape[-2:])] or _columns(tape, number):
+            looked_up = _over(rows.double(), shape)
+            if looked_up is not None and _differs(looked_up := looked_up.reshape(seen.shape), seen):
                 yield LogitBias(looked_up, seen, looked_up=True)
 
 
@@ -233,3 +235,21 @@ def _rows(tape: Tape, number: int, shape: torch.Size, depth: int = 0) -> Iterato
         for rows in _rows(tape, i, shape if maker.name != "transpose" else shape[::-1], depth + 1):
             moved = maker.name == "transpose" and tape.values[i].ndim == rows.ndim
             yield rows.mT if moved else rows
+
+
+def _columns(tape: Tape, number: int) -> Iterator[Tensor]:
+    """Which column of a product of queries with all relative positions each query takes for each key, by a shift.
+
+    As in Transformer-XL and XLNet. Each column's number goes the way of the product.
+    """
+    shifts = list[Operation]()
+    while (maker := tape.maker(number)) is not None and maker.name in SHIFTS:
+        shifts.append(maker)
+        number = maker.inputs[0]
+    if maker is None or maker.name != "bmm" or tape.data.issuperset(maker.inputs) or not shifts:
+        return
+    product = tape.values[number]
+    columns = torch.arange(product.shape[-1], dtype=torch.float64).expand(product.shape)
+    rows = replay(tape, shifts, {number: columns}, shifts[0].outputs[0] or 0)
+    if bool((rows != rows[..., :1, :]).any()):  # else it is said of the keys alone
+        yield rows

@@ -4,7 +4,7 @@ Each is a fresh call of the model, which is left as it was.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,9 +33,10 @@ class Look:
         return self.sites.get((site.where, site.number))
 
 
-def look(call: Call, before: Call | None = None) -> Look:
+def look(call: Call, before: Call | None = None, among: Collection[str] | None = None) -> Look:
+    """The attentions of a call; ``among``: of these modules alone (Gemma 3n multiplies its streams by each other)."""
     try:
-        return Look({(s.where, s.number): s for s in sites_of(call.tape(before))})
+        return Look({(s.where, s.number): s for s in sites_of(call.tape(before), among=among)})
     except CannotRun as error:
         return Look({}, str(error))
 
@@ -102,12 +103,12 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def at_axes(call: Call, longest: int) -> Iterator[tuple[int, Look]]:
+def at_axes(call: Call, longest: int, among: Collection[str]) -> Iterator[tuple[int, Look]]:
     """The call with positions of several axes, each in an order of its own, where the model takes such."""
     batch, far = batch_of(call), spread(tokens_of(call), longest)
     for count in (3, 4, 2):
         rows = torch.stack([far[shuffled(len(far), a)] for a in range(count)])
-        found = look(call.at(rows[:, None].expand(-1, batch, -1).contiguous()))
+        found = look(call.at(rows[:, None].expand(-1, batch, -1).contiguous()), among=among)
         if not found.why_not:
             yield count, found
 
@@ -136,9 +137,9 @@ def shuffled(tokens: int, axis: int) -> Tensor:
     return torch.tensor(order)
 
 
-def in_half_precision(call: Call) -> Look:
+def in_half_precision(call: Call, among: Collection[str]) -> Look:
     """The call with weights in bfloat16, where they are not too many to be copied."""
     if sum(p.numel() for p in call.model.parameters() if p.dtype != HALF) > LARGEST:
         return Look({}, "the weights are too many to be copied")
     with in_half(call.model):
-        return look(replace(call, args=halved(call.args), kwargs=halved(call.named)))
+        return look(replace(call, args=halved(call.args), kwargs=halved(call.named)), among=among)

@@ -115,6 +115,7 @@ class _Watching:
         config = getattr(self.model, "config", None)
         told = getattr(config, "to_dict", None)
         self.numbers: dict[str, Any] = told() if callable(told) else {}
+        self.modules = {site.where for site in self.sites}
         self.lengths: dict[int, Look] = {}
         self.axes: tuple[int, Look] | None = None
         self.far: Look | None = None
@@ -181,7 +182,7 @@ class _Watching:
 
     def _look_around(self) -> None:
         """The calls beside the first one."""
-        self.half = in_half_precision(self.call)
+        self.half = in_half_precision(self.call, self.modules)
         if self.half.why_not:
             self.missing.append("where tables are rounded in half precision")
         if not self.call.takes_positions:
@@ -190,17 +191,17 @@ class _Watching:
         known = lengths_in(self.numbers) or [4096]
         for length in sorted({known[0], known[0] + 1}):
             self._look_at(length)
-        for count, found in at_axes(self.call, known[0]):
+        for count, found in at_axes(self.call, known[0], self.modules):
             if any(_axes(site) > 1 for site in found.sites.values()):
                 self.axes = count, found
                 break
-        after = look(self.call, at_length(self.call, known[0] + 1))
+        after = look(self.call, at_length(self.call, known[0] + 1), self.modules)
         if changed := [s for s in self.sites if s.turning and _changed(s, after.like(s))]:
             self.facts.append(Fact("after a longer call", f"{places(changed)} turn otherwise than before it"))
 
     def _look_at(self, length: int) -> None:
         if length not in self.lengths:
-            self.lengths[length] = look(at_length(self.call, length))
+            self.lengths[length] = look(at_length(self.call, length), among=self.modules)
 
     def _groups(self) -> dict[str, list[Site]]:
         """The sites of each list of layers; what stands inside another attention (an indexer) by itself."""
@@ -303,7 +304,7 @@ class _Watching:
             return None
         positions = spread(tokens_of(self.call), FAR)
         if self.far is None:
-            self.far = look(at_positions(self.call, positions))
+            self.far = look(at_positions(self.call, positions), among=self.modules)
         seen = [
             (at, by_token)
             for at, each in (*((ends(self.call, n), each) for n, each in self.lengths.items()), (positions, self.far))

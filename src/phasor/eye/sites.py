@@ -1,7 +1,7 @@
 """One recorded call of a model, attention by attention: what was seen on q, k, v and the output of each."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -118,13 +118,16 @@ class Site:
         return (found[1] or "", int(found[2])) if found else ("", 0)
 
 
-def sites_of(tape: Tape, learned: Learned | None = None) -> list[Site]:
+def sites_of(tape: Tape, learned: Learned | None = None, among: Collection[str] | None = None) -> list[Site]:
     """Every attention of a tape. One without a softmax is one only where something turns, or is not shown.
 
-    ``learned``: what other tapes of the same model have shown; more is put there.
+    ``learned``: what other tapes of the same model have shown; more is put there. ``among``: the modules whose
+    attentions are asked for; None: all.
     """
     eye, found, count = Eye(tape, learned), list[Site](), dict[str, int]()
     for attention in attentions(tape):
+        if among is not None and attention.module not in among:
+            continue
         looks = {
             "q": partial(_queries, eye, attention),
             "k": partial(_seen, eye, attention.k, attention.keys_transposed),

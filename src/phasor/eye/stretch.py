@@ -138,7 +138,11 @@ def _alike(one: Operator, other: Operator) -> bool:
 
 
 def _alike_in_all(one: Operator, other: Operator) -> bool:
-    """Whether the same angles are in both where one has heads in its channels, or lacks tokens that do not turn."""
+    """Whether both may hold the same angles where one has heads in its channels, or lacks tokens that do not turn.
+
+    The sums of all angles say it: a hint, and no proof, which other angles may give too. What is put in the place of
+    the stretch is run beside it (`proved_equal` of the ONNX files), and the stretch stays where values differ.
+    """
     apart = one.angles.abs().sum() - other.angles.abs().sum()
     return one.second is None and bool(apart.abs() <= ALIKE * other.angles.numel())
 
