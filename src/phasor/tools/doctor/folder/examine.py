@@ -67,9 +67,7 @@ def _not_understood(config: ModelConfig) -> Iterator[Check]:
                 raise ValueError(f"{inside}{read.removeprefix('not read: ')}; {OUT}")
             where = f"config.json: {part}" if part else "config.json"
             if "contradict each other" in read:
-                yield fault(
-                    where, read, CONTRADICTS, "keep the one that the weights were trained with; --text may tell"
-                )
+                yield fault(where, read, CONTRADICTS, "keep the one that the weights were trained with")
             else:
                 yield fault(where, read, NOT_UNDERSTOOD, "change that key by hand")
 
