@@ -93,6 +93,17 @@ def test_stored_frequencies_that_the_model_does_not_read(own, words, edited):
     assert finding.way_out == "store those of the config, or none: the config says them"
 
 
+def test_stored_frequencies_of_the_config_are_no_fault(edited):
+    assert examine(edited({}, {STORED: FREQUENCIES})).findings == ()
+
+
+def test_integers_with_something_to_read_them_by_are_no_fault(edited):
+    name = "model.layers.0.self_attn.q_proj.weight"
+    packed = {name: torch.zeros(64, 64, dtype=torch.int8)}
+    quantized = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}
+    assert examine(edited(quantized, packed)).findings == ()
+
+
 def test_stored_frequencies_that_the_model_reads(tmp_path):
     """Of another encoding they may be what the weights were trained with; rounded they are those of the config."""
     import transformers
