@@ -11,11 +11,11 @@ left as they were, and no gradient is built. All raise ``ValueError`` for someth
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from . import positions
 from .models.configs import ModelRotary, read_parts
+from .support.on_cpu import on_cpu
 from .support.preserve_state import undisturbed
 from .tools.doctor import Check, laws
 from .tools.doctor.inputs import of_black_box, of_model
@@ -135,7 +135,7 @@ def assert_positions(
 def _assert_holds(wanted: tuple[laws.Law, ...], model: Any, inputs: Tensor | None, by_design: bool) -> None:
     if not callable(model):
         raise ValueError(f"model must be a transformers model, or a function of tokens, got {type(model).__name__}")
-    inside = torch.device("cpu") if has_config(model) else nullcontext()  # a function may be at home elsewhere
+    inside = on_cpu() if has_config(model) else nullcontext()  # a function may be at home elsewhere
     with undisturbed(model), inside:
         trial = _trial(model, inputs)
         infinite = not_finite(trial)

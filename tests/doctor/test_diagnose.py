@@ -174,9 +174,8 @@ def test_a_table_that_a_model_keeps() -> None:
     assert (first.cause, first.position, first.pair) == ("base", 1.0, 1), str(first)
 
 
-@pytest.mark.parametrize("length", [8, 9, 10])
-def test_the_shortest_inputs_are_enough(length: int) -> None:
-    assert diagnose(model_of("llama"), torch.arange(length).expand(2, -1)).sound
+def test_the_shortest_inputs_are_enough() -> None:
+    assert diagnose(model_of("llama"), torch.arange(8).expand(2, -1)).sound
 
 
 @pytest.mark.parametrize("worst", [-1, 10**6])

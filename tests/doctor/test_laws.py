@@ -165,9 +165,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seven_of_nine_show_without_a_reference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rope, kind, alone = TABLE[name]
     model = llama(**rope)
     if kind:
@@ -180,7 +178,6 @@ def test_seven_of_nine_show_without_a_reference_and_all_with_the_spec(
     verdicts = {"by design" if row.by_design else row.verdict for row in rows}
     told = next(word for word in ("wrong", "by design", "right") if word in verdicts)
     assert told == alone, [str(row) for row in rows]
-    assert diagnose(model).exit_code == (1 if kind else 0)
 
 
 def test_the_cache_is_told_by_the_calls_that_use_it() -> None:

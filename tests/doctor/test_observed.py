@@ -7,7 +7,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from torch import nn
 from transformers.models.llama.modeling_llama import LlamaAttention
 
 import phasor
@@ -26,78 +25,6 @@ def llama(**changes):
         if "q_proj" in name or "k_proj" in name:  # scores large enough for positions to matter
             weight.data *= 8
     return model
-
-
-def rotated(x, cos, sin, *, interleaved=False, factor=1.0):
-    """The rotation as a user would write it."""
-    cos, sin = cos[:, None], sin[:, None]
-    if interleaved:
-        cos, sin = (t[..., : t.shape[-1] // 2].repeat_interleave(2, -1) for t in (cos, sin))
-        half = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-    else:
-        a, b = x.chunk(2, -1)
-        half = torch.cat((-b, a), -1)
-    return (x * cos + half * sin) * factor
-
-
-def own_forward(how):
-    """An attention of one's own, with PyTorch's attention, that treats q and k as ``how`` says."""
-
-    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
-        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        q, k, v = (proj(hidden_states).view(shape).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = how(q, k, *position_embeddings)
-        k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
-        out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o_proj(out.transpose(1, 2).flatten(2)), None
-
-    return forward
-
-
-HOW = {
-    "right": (lambda q, k, cos, sin: (rotated(q, cos, sin), rotated(k, cos, sin)), None),
-    "layout": (lambda q, k, c, s: (rotated(q, c, s, interleaved=True), rotated(k, c, s, interleaved=True)), "layout"),
-    "nothing": (lambda q, k, cos, sin: (q, k), "not rotated"),
-    "k only": (lambda q, k, cos, sin: (q, rotated(k, cos, sin)), "k only"),
-    "first row": (
-        lambda q, k, c, s: (rotated(q, c[:1], s[:1]), rotated(k, c[:1], s[:1])),
-        "positions, only in some",
-    ),
-    "factor of k": (lambda q, k, c, s: (rotated(q, c, s), rotated(k, c, s, factor=0.75)), "attention factor"),
-}
-
-
-@pytest.mark.parametrize("how", HOW)
-def test_a_method_of_the_instance_is_what_is_judged(how):
-    """And not the function that its class would have called."""
-    model, (code, cause) = llama(), HOW[how]
-    for layer in model.model.layers:
-        layer.self_attn.forward = types.MethodType(own_forward(code), layer.self_attn)
-    report = phasor.diagnose(model)
-    assert not report.sound
-    if cause is None:
-        assert not [row for row in report.wrong if row.what == "rotation of q and k"], str(report)
-    else:
-        assert any(cause in (row.cause or row.what) for row in report.wrong), str(report)
-
-
-class OwnAttention(nn.Module):
-    """A class that no list knows, whose rotation is swapped."""
-
-    def __init__(self, other):
-        super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = other.q_proj, other.k_proj, other.v_proj, other.o_proj
-        self.head_dim, self.num_key_value_groups = other.head_dim, other.num_key_value_groups
-
-    forward = own_forward(HOW["layout"][0])
-
-
-def test_a_class_of_ones_own_is_judged_by_what_it_does():
-    model = llama()
-    for layer in model.model.layers:
-        layer.self_attn = OwnAttention(layer.self_attn)
-    report = phasor.diagnose(model)
-    assert [row.cause for row in report.wrong][:2] == ["layout", "layout"], str(report)
 
 
 def test_where_positions_move_nothing_nothing_is_right():

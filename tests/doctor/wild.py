@@ -185,39 +185,14 @@ def method(model: Any, forward: Any, layers: slice = slice(None)) -> None:
 # ---- attention of one's own ----------------------------------------------------------------------------------------
 
 
-@fault("own method, layout swapped")
-def _(model):
-    method(model, own(swapped))
-
-
 @fault("own method in one layer, layout swapped")
 def _(model):
     method(model, own(swapped), slice(1, 2))
 
 
-@fault("own method, nothing rotates")
-def _(model):
-    method(model, own(lambda q, k, cos, sin: (q, k)))
-
-
 @fault("own method by hand, layout swapped")
 def _(model):
     method(model, own(swapped, by_hand))
-
-
-@fault("own method by hand, nothing rotates")
-def _(model):
-    method(model, own(lambda q, k, cos, sin: (q, k), by_hand))
-
-
-@fault("own method, rotates by keys of the batch's first row")
-def _(model):
-    method(model, own(lambda q, k, c, s: both(q, k, c[:1], s[:1])))
-
-
-@fault("own method, q only")
-def _(model):
-    method(model, own(lambda q, k, c, s: (rotated(q, c, s), k)))
 
 
 def by_einsum(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
@@ -228,11 +203,6 @@ def by_einsum(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
     return torch.einsum("bhqk,bkhd->bhqd", torch.softmax(scores, -1), v)
-
-
-@fault("own method by einsum, layout swapped")
-def _(model):
-    method(model, own(swapped, by_einsum))
 
 
 @fault("own method by einsum, of a scale of its own")
@@ -249,16 +219,6 @@ def _(model):
     method(model, own(lambda q, k, c, s: (turned(q, c, s), turned(k, c, s))))
 
 
-@fault("own method counts the tokens of the call")
-def _(model):
-    tables = model.model.rotary_emb(torch.zeros(1), torch.arange(256)[None])
-
-    def rotate(q, k, cos, sin):
-        return both(q, k, *(t[:, : q.shape[2]] for t in tables))
-
-    method(model, own(rotate))
-
-
 @fault("projections hooked, rotated once more")
 def _(model):
     def again(module, args, out):
@@ -269,19 +229,6 @@ def _(model):
     for attention in attentions(model):
         attention.q_proj.register_forward_hook(again)
         attention.k_proj.register_forward_hook(again)
-
-
-@fault("values rotated too")
-def _(model):
-    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, **kwargs):
-        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        q, k, v = (p(hidden_states).view(shape).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-        q, k, v = (rotated(x, *position_embeddings) for x in (q, k, v))
-        k, v = (t.repeat_interleave(self.num_key_value_groups, 1) for t in (k, v))
-        out = scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o_proj(out.transpose(1, 2).flatten(2)), None
-
-    method(model, forward)
 
 
 class OwnAttention(nn.Module):
@@ -299,16 +246,6 @@ class OwnAttention(nn.Module):
 def own_class(model: Any, rotate: Any, attend: Any = None) -> None:
     for layer in model.model.layers:
         layer.self_attn = OwnAttention(layer.self_attn, rotate, attend)
-
-
-@fault("own class, layout swapped")
-def _(model):
-    own_class(model, swapped)
-
-
-@fault("own class by hand, layout swapped")
-def _(model):
-    own_class(model, swapped, by_hand)
 
 
 @fault("own class, nothing rotates")
@@ -343,20 +280,6 @@ def _(model):
         layer.self_attn = Wrapped(layer.self_attn, other_tables(lambda cos, sin: (cos, -sin)))
 
 
-@fault("attention hooked, cos and sin exchanged")
-def _(model):
-    for attention in attentions(model):
-        change = other_tables(lambda cos, sin: (sin, cos))
-        attention.register_forward_pre_hook(lambda m, a, k, change=change: change(a, k), with_kwargs=True)
-
-
-@fault("attention hooked, tables of the wrong position")
-def _(model):
-    for attention in attentions(model):
-        change = other_tables(lambda cos, sin: (cos.roll(1, 1), sin.roll(1, 1)))
-        attention.register_forward_pre_hook(lambda m, a, k, change=change: change(a, k), with_kwargs=True)
-
-
 @fault("layer hooked, tables rotate nothing")
 def _(model):
     for layer in model.model.layers:
@@ -364,48 +287,9 @@ def _(model):
         layer.register_forward_pre_hook(lambda m, a, k, change=change: change(a, k), with_kwargs=True)
 
 
-@fault("function of the file, layout swapped")
-def _(model, undo):
-    replace_function(
-        undo, modeling_llama, "apply_rotary_pos_emb", lambda q, k, c, s, unsqueeze_dim=1: swapped(q, k, c, s)
-    )
-
-
 def replace_function(undo: contextlib.ExitStack, file: Any, name: str, new: Any) -> None:
     undo.callback(setattr, file, name, getattr(file, name))
     setattr(file, name, new)
-
-
-@fault("attention function rotates k once more")
-def _(model, undo):
-    sdpa = modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-    def attend(module, query, key, value, mask, **kwargs):
-        at = torch.arange(key.shape[2])[None]
-        return sdpa(module, query, rotated(key, *model.model.rotary_emb(key, at)), value, mask, **kwargs)
-
-    register(undo, model, attend)
-
-
-@fault("attention function of a scale of its own")
-def _(model, undo):
-    sdpa = modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-    def attend(module, query, key, value, mask, scaling=None, **kwargs):
-        return sdpa(module, query, key, value, mask, scaling=1 / 64, **kwargs)
-
-    register(undo, model, attend)
-
-
-@fault("attention function exchanges q's halves")
-def _(model, undo):
-    sdpa = modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-    def attend(module, query, key, value, mask, **kwargs):
-        order = [*range(0, 16, 2), *range(1, 16, 2)]
-        return sdpa(module, query[..., order], key, value, mask, **kwargs)
-
-    register(undo, model, attend)
 
 
 def register(undo: contextlib.ExitStack, model: Any, attend: Any) -> None:
@@ -425,40 +309,17 @@ def register(undo: contextlib.ExitStack, model: Any, attend: Any) -> None:
 class Cached(nn.Module):
     """A table made once, as nearly every port has it."""
 
-    def __init__(
-        self, rows: int = 64, theta: float = 10000.0, dtype: torch.dtype = torch.float32, how: str = ""
-    ) -> None:
+    def __init__(self, rows: int, theta: float = 10000.0, first_row: bool = False) -> None:
         super().__init__()
-        inv_freq = theta ** (-torch.arange(0, 16, 2).float() / 16)
-        angles = torch.arange(rows).to(dtype)[:, None] * inv_freq.to(dtype)
+        angles = torch.arange(rows)[:, None] * theta ** (-torch.arange(0, 16, 2).float() / 16)
         angles = torch.cat((angles, angles), -1)
-        self.how = how
-        self.register_buffer("cos_cached", angles.cos().float(), persistent=False)
-        self.register_buffer("sin_cached", angles.sin().float(), persistent=False)
+        self.first_row = first_row
+        self.register_buffer("cos_cached", angles.cos(), persistent=False)
+        self.register_buffer("sin_cached", angles.sin(), persistent=False)
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        at, rows = position_ids, len(self.cos_cached)
-        if self.how == "length":
-            at = torch.arange(at.shape[1])[None].expand_as(at)
-        if self.how == "first row":
-            at = at[:1].expand_as(at)
-        at = at % rows if self.how == "wrapped" else at.clamp(max=rows - 1)
+        at = position_ids[:1].expand_as(position_ids) if self.first_row else position_ids
         return self.cos_cached[at].to(x.dtype), self.sin_cached[at].to(x.dtype)
-
-
-@fault("own rotary module, table of 64 rows clamped")
-def _(model):
-    model.model.rotary_emb = Cached()
-
-
-@fault("own rotary module, table of 64 rows wrapped")
-def _(model):
-    model.model.rotary_emb = Cached(how="wrapped")
-
-
-@fault("own rotary module, angles in bfloat16")
-def _(model):
-    model.model.rotary_emb = Cached(rows=4096, dtype=torch.bfloat16)
 
 
 @fault("own rotary module, base of another model")
@@ -466,100 +327,14 @@ def _(model):
     model.model.rotary_emb = Cached(rows=4096, theta=500000.0)
 
 
-@fault("own rotary module, counts the tokens of the call")
-def _(model):
-    model.model.rotary_emb = Cached(rows=4096, how="length")
-
-
 @fault("own rotary module, first row for all")
 def _(model):
-    model.model.rotary_emb = Cached(rows=200_000, how="first row")
-
-
-@fault("rotary module wrapped, positions divided", yarn, llama)
-def _(model):
-    model.model.rotary_emb = Wrapped(
-        model.model.rotary_emb, lambda a, k: (a, {**k, "position_ids": k["position_ids"] // 2})
-    )
+    model.model.rotary_emb = Cached(rows=4096, first_row=True)
 
 
 @fault("rotary module hooked, tables in bfloat16")
 def _(model):
     model.model.rotary_emb.register_forward_hook(lambda m, a, out: tuple(t.bfloat16().float() for t in out))
-
-
-@fault("rotary module hooked, first row for all")
-def _(model):
-    model.model.rotary_emb.register_forward_hook(lambda m, a, out: tuple(t[:1].expand_as(t) for t in out))
-
-
-@fault("rotary module hooked, cos and sin exchanged")
-def _(model):
-    model.model.rotary_emb.register_forward_hook(lambda m, a, out: (out[1], out[0]))
-
-
-@fault("rotary module's method, positions clamped")
-def _(model):
-    rotary = model.model.rotary_emb
-    forward = rotary.forward
-    rotary.forward = lambda x, position_ids: forward(x, position_ids.clamp(max=255))
-
-
-@fault("rotary module's method, positions from the first seen")
-def _(model):
-    rotary = model.model.rotary_emb
-    forward = rotary.forward
-    rotary.forward = lambda x, position_ids: forward(x, position_ids - position_ids[:, :1])
-
-
-@fault("rotary module's method, positions in bfloat16")
-def _(model):
-    rotary = model.model.rotary_emb
-    forward = rotary.forward
-    rotary.forward = lambda x, position_ids: forward(x, position_ids.bfloat16().long())
-
-
-@fault("rotary module without its factor", yarn)
-def _(model):
-    model.model.rotary_emb.attention_scaling = 1.0
-
-
-@fault("YaRN's factor on k only", yarn)
-def _(model):
-    factor = model.model.rotary_emb.attention_scaling
-    method(model, own(lambda q, k, c, s: (rotated(q, c, s) / factor, rotated(k, c, s))))
-
-
-@fault("YaRN's factor in the softmax scale too", yarn)
-def _(model):
-    for attention in attentions(model):
-        attention.scaling *= model.model.rotary_emb.attention_scaling**2
-
-
-@fault("LongRoPE stuck at the short factors", phi3)
-def _(model):
-    rotary = model.model.rotary_emb
-    frozen = rotary.original_inv_freq.clone()
-
-    @torch.no_grad()
-    def forward(x, position_ids):
-        angles = position_ids[:, :, None].float() * frozen
-        angles = torch.cat((angles, angles), -1)
-        return angles.cos() * rotary.attention_scaling, angles.sin() * rotary.attention_scaling
-
-    rotary.forward = forward
-
-
-@fault("LongRoPE always with the long factors", phi3)
-def _(model):
-    rotary = model.model.rotary_emb
-    forward = rotary.forward
-
-    def stretched(x, position_ids):
-        more = torch.cat((position_ids, torch.full_like(position_ids[:, :1], 4000)), 1)
-        return tuple(t[:, :-1] for t in forward(x, more))
-
-    rotary.forward = stretched
 
 
 @fault("LongRoPE by the length of the call, not the positions", phi3)
@@ -578,18 +353,6 @@ def _(model):
         return angles.cos() * rotary.attention_scaling, angles.sin() * rotary.attention_scaling
 
     rotary.forward = forward
-
-
-@fault("DeepSeek without mscale squared", deepseek)
-def _(model):
-    for attention in attentions(model):
-        attention.scaling = attention.qk_head_dim**-0.5
-
-
-@fault("softmax scale by the hidden size")
-def _(model):
-    for attention in attentions(model):
-        attention.scaling = 64**-0.5
 
 
 @fault("Qwen 3 rotates before its norms", qwen3)
@@ -659,15 +422,6 @@ def _(model, undo):
     replace_function(undo, modeling_llama, "apply_rotary_pos_emb", exchanged)
 
 
-@fault("positions restart with the cache")
-def _(model):
-    def counted(module, args, kwargs):
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        return args, {**kwargs, "position_ids": torch.arange(ids.shape[1])[None].expand_as(ids)}
-
-    model.register_forward_pre_hook(counted, with_kwargs=True)
-
-
 @fault("model's method ignores position_ids")
 def _(model):
     forward = model.model.forward
@@ -678,23 +432,10 @@ def _(model):
     model.model.forward = without
 
 
-@fault("compiled, layout swapped")
-def _(model):
-    method(model, own(swapped))
-    return torch.compile(model, backend="eager")
-
-
 @fault("compiled in place, layout swapped")
 def _(model):
     method(model, own(swapped))
     model.compile(backend="eager")
-
-
-@fault("layers compiled, layout swapped")
-def _(model):
-    method(model, own(swapped))
-    for attention in attentions(model):
-        attention.compile(backend="eager")
 
 
 @fault("forward compiled, nothing rotates")
@@ -708,19 +449,6 @@ def _(model):
     method(model, own(swapped))
     model.compile(backend="eager")
     model(torch.arange(3, 27)[None])  # hooks that are set from here on are not called
-
-
-@fault("rotated in float16")
-def _(model):
-    def low(q, k, cos, sin):
-        return tuple(x.to(q.dtype) for x in both(*(t.half() for t in (q, k, cos, sin))))
-
-    method(model, own(low))
-
-
-@fault("cast to bfloat16 after loading")
-def _(model):
-    return model.bfloat16()
 
 
 @fault("keys rotated again out of the cache")

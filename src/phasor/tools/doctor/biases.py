@@ -266,7 +266,9 @@ def _direction(c: Compared) -> str | None:
 def _factor(c: Compared) -> str | None:
     """All values are as much longer or shorter."""
     by = float((c.seen * c.must).sum() / (c.must * c.must).sum().clamp(min=1e-12))
-    return f"it is {by:.4g} times what it must be" if not c.known.bias.looked_up and c.matches(by * c.must) else None
+    if c.known.bias.looked_up or not c.matches(by * c.must):
+        return None
+    return "it is added twice" if math.isclose(by, 2, rel_tol=1e-3) else f"it is {by:.4g} times what it must be"
 
 
 def _bucket(c: Compared) -> str | None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import eye
+from ...support.on_cpu import on_cpu
 from ...support.preserve_state import undisturbed
 from ..patch.rebuilt import is_model
 from ..patch.sites import has_config
@@ -71,16 +72,15 @@ def diagnose(model: Any, inputs: Any = None) -> Diagnosis:
     if not has_config(model):
         with undisturbed(model), torch.compiler.set_stance("force_eager"):
             return _of_function(model, inputs, seen)
-    with torch.device("cpu"):
+    with on_cpu():
         return examined(Observation(model, inputs, wrapper, seen))
 
 
 def examined(observed: Observation) -> Diagnosis:
     """`diagnose` of a model that is observed."""
     model = observed.model
-    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape;
-    # and whatever device the caller makes tensors on
-    with undisturbed(model), torch.compiler.set_stance("force_eager"), torch.device("cpu"):
+    # compiled code calls no hooks that were set after it was compiled, and compiles anew for every shape
+    with undisturbed(model), torch.compiler.set_stance("force_eager"), on_cpu():
         return Diagnosis(type(model).__name__, tuple(_examined(observed)))
 
 

@@ -35,10 +35,6 @@ class ModelConfig:
     def __init__(self, data: Level) -> None:
         self.data = data
 
-    def changed(self, data: Level) -> "ModelConfig":
-        """Another config, or this very one where nothing is changed."""
-        return self if data == self.data else ModelConfig(data)
-
     @property
     def levels(self) -> Iterator[tuple[tuple[str, ...], Level]]:
         """Itself, and each config that it holds, with the keys that lead there.

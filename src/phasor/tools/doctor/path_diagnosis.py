@@ -65,9 +65,9 @@ def _said(error: ValueError, seen: Examined) -> str:
     if not seen.findings:
         return str(error)
     first = seen.findings[0]
-    place = seen.folder.path / first.place  # a file, or a tensor
-    message = f"{place if place.exists() else first.place}: {first.what.removeprefix('not read: ')}; {first.way_out}"
-    return message if first.what in str(error) else f"{message} ({error})"
+    place = seen.folder.path / first.where  # a file, or a tensor
+    message = f"{place if place.exists() else first.where}: {first.reason.removeprefix('not read: ')}; {first.way_out}"
+    return message if first.reason in str(error) else f"{message} ({error})"
 
 
 def of_text(ranking: Ranking | None) -> tuple[Check, ...]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import torch
 from torch import nn
 
+from ...support.on_cpu import on_cpu
 from ...support.preserve_state import undisturbed
 from ..patch.sites import has_config, rotary_modules, stored_tables
 from .against_config.tables import check_tables
@@ -41,7 +41,7 @@ def quick_check(model: nn.Module) -> Diagnosis:
         )
     if not (rotary_modules(model) or stored_tables(model)):
         raise ValueError(f"model must have a rotary embedding, and no module of this {type(model).__name__} has one")
-    with undisturbed(model), torch.device("cpu"):
+    with undisturbed(model), on_cpu():
         diagnosis = Diagnosis(type(model).__name__, tuple(_quickly(Observation(model))))
     if diagnosis.wrong:
         raise AssertionError(str(diagnosis))

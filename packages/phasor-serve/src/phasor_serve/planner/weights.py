@@ -62,7 +62,7 @@ def doubts_of(config: Any) -> list[str]:
         return []
     if find_spec("transformers") is None:
         return ["not shown: the doctor's folder checks need transformers (pip install 'phasor-rope[hf]')"]
-    return [f"{fault.place}: {fault.what}" for fault in examine(Path(config)).findings]
+    return [f"{fault.where}: {fault.reason}" for fault in examine(Path(config)).findings]
 
 
 def weights_for(config: Any, files: Path | None, bits: float | None, draft: Any = None) -> Weights:

@@ -214,15 +214,12 @@ def first_difference(
     return size, coarse, pair
 
 
-def wrong_at(theirs: ModuleTables, spec: RotarySpec, positions: Tensor, eps: float = 0.0) -> tuple[Tensor, Tensor]:
-    """``[S, P]``: how far cos and sin are off, and whether that is more than float32 angles may be.
-
-    ``eps``: the rounding step of tables in half precision, which may be off by so much more.
-    """
+def wrong_at(theirs: ModuleTables, spec: RotarySpec, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """``[S, P]``: how far cos and sin are off, and whether that is more than float32 angles may be."""
     cos, sin = expected(spec, positions)
     apart = torch.maximum((theirs.cos - cos).abs(), (theirs.sin - sin).abs()).nan_to_num(torch.inf)
     inside = spec.scaling.trained_length if spec.length_dependent and spec.scaling else None
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64)
     angles = torch.einsum("as,ap,p->sp", positions.abs().double(), shares.abs(), spec.inv_freq(inside).double())
     factor = spec.attention_factor(inside)
-    return apart, apart > (TABLE + eps + PER_RADIAN * angles * spec.position_scale) * factor
+    return apart, apart > (TABLE + PER_RADIAN * angles * spec.position_scale) * factor

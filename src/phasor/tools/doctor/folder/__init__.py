@@ -1,7 +1,7 @@
-"""A folder whose config contradicts itself or its weights: what is wrong, and what it must say where that is known."""
+"""A folder whose config contradicts itself or its weights: what is wrong."""
 
 from .examine import Examined, examine
-from .finding import NOT_UNDERSTOOD
+from .faults import NOT_UNDERSTOOD
 from .layout import check_layout
 
 __all__ = ["NOT_UNDERSTOOD", "Examined", "check_layout", "examine"]

@@ -49,7 +49,7 @@ def _positive(name: str, value: object) -> None:
 def _modules(shapes: Mapping[str, Shape]) -> int:
     """How many modules of one kind the weights can be of: by the numbers in their names, and by what is stacked."""
     numbered = (int(step) + 1 for name in shapes for step in name.split(".") if step.isdecimal() and len(step) < 10)
-    return max(1, *numbered, *(shape[0] for shape in shapes.values() if len(shape) > 2), 1)
+    return max([1, *numbered, *(shape[0] for shape in shapes.values() if len(shape) > 2)])
 
 
 def _at_most(name: str, value: int, most: int, reason: str) -> None:

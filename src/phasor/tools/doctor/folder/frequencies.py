@@ -10,7 +10,8 @@ from ...checkpoints.torch_types import as_torch
 from ...patch.damage import damage
 from ..against_config.rotary_module import ladders
 from ..model_folder import ModelConfig
-from .finding import FolderFault
+from ..report import Check
+from .faults import fault
 
 OTHER = "stored frequencies of another encoding"
 DTYPES = ("F32", "F16", "BF16", "F64")
@@ -22,21 +23,13 @@ def stored_frequencies(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
     return {name: as_torch(stored) for name, stored in kept.items() if stored.dtype in DTYPES}
 
 
-def known_frequencies(config: ModelConfig) -> list[Tensor]:
-    """Of every rotation that a config describes, in each form; none where it is not understood."""
-    try:
-        return [f for spec in config.specs for f in ladders(spec)]
-    except ValueError:
-        return []
-
-
-def check_frequencies(config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool) -> Iterator[FolderFault]:
+def check_frequencies(config: ModelConfig, stored: Mapping[str, Tensor], in_force: bool) -> Iterator[Check]:
     """What is wrong with stored frequencies.
 
     ``in_force``: whether the model's code reads them from the weights. Code that forms them itself leaves them nothing
     to say but what the config says.
     """
-    known = known_frequencies(config)
+    known = [form for spec in config.specs for form in ladders(spec)]
     for name, own in stored.items() if known else ():
         if any(torch.equal(own.to(f.dtype), f) for f in known if f.shape == own.shape and own.dtype == f.dtype):
             continue
@@ -51,12 +44,10 @@ def check_frequencies(config: ModelConfig, stored: Mapping[str, Tensor], in_forc
             way_out = "store those of the config, or none: the config says them"
         else:
             way_out = "the model reads them, so either they or the config are right; --text FILE tells which"
-        yield FolderFault(name, f"stored frequencies are {words}", cause, way_out)
+        yield fault(name, f"stored frequencies are {words}", cause, way_out)
 
 
 def _is(own: Tensor, sound: Tensor) -> bool:
-    """Whether these are the frequencies of a spec, but for a rounding."""
-    if own.shape != sound.shape:
-        return False
+    """Whether these are the frequencies of a spec, of as many pairs, but for a rounding."""
     fault = damage(own, sound)
     return fault is None or fault.words.startswith(("rounded", "in "))
