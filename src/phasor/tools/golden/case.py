@@ -1,4 +1,4 @@
-"""A way of rotating, right or wrong, stage by stage, and what an implementation that rotates so would give, in float64."""
+"""A way of rotating, right or wrong, stage by stage, and what code that rotates so would give, in float64."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

@@ -43,9 +43,8 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
         scored: list[tuple[float, bool, Mistake]] = []
         for mistake in (*known, *fits(case, tensors, inputs)):
             changed = mistake.of(case)
-            left = [] if changed is None else [_left(c, case, changed, inputs) for c in tensors]
-            if left and None not in left:
-                scored.append((max(left), mistake in known, mistake))  # type: ignore[type-var]
+            if changed is not None and (left := _left_in_all(tensors, case, changed, inputs)) is not None:
+                scored.append((left, mistake in known, mistake))
         if scored:
             return Cause(*_told(scored), tensors)
     return None
@@ -62,6 +61,16 @@ def _told(scored: list[tuple[float, bool, Mistake]]) -> tuple[str, str]:
             both = f"not shown which of two it is, for both give these values: {best.text}; or {other.text}"
             return f"{best.cause}|{other.cause}", both
     return best.cause, best.text
+
+
+def _left_in_all(tensors: list[Comparison], case: RotationCase, changed: RotationCase, inputs: Inputs) -> float | None:
+    """What a mistake leaves of the tolerance in the worst tensor; None unless it explains each of them."""
+    worst = 0.0
+    for c in tensors:
+        if (left := _left(c, case, changed, inputs)) is None:
+            return None
+        worst = max(worst, left)
+    return worst
 
 
 def _left(c: Comparison, case: RotationCase, changed: RotationCase, inputs: Inputs) -> float | None:

@@ -1,4 +1,4 @@
-"""The known mistakes of rotary code, each a row: cause, sentence, and what it changes in a rotation; simple ones first."""
+"""The known mistakes of rotary code, a row each: cause, sentence, and the change of a rotation; simple ones first."""
 
 from collections.abc import Iterator
 
