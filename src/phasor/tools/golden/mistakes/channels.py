@@ -106,7 +106,8 @@ def of_width(case: RotationCase) -> Iterator[Row]:
     widths = () if spec.learned else dict.fromkeys((head // 4, head // 2, 3 * head // 4, width // 2, 2 * width, head))
     for other in widths:  # a trained log-scale has a number for each pair
         if width != other <= head:
-            text = f"{'all ' * (other == head)}{other} channels are rotated, and {'only ' * (other == head)}{width} must be"
+            there, here = (f"all {other}", f"only {width}") if other == head else (other, width)
+            text = f"{there} channels are rotated, and {here} must be"
             yield "rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=None)
             yield "rotary_dim", text, with_spec(rotary_dim=other, exponent_dim=spec.exponent_dim or width)
     if width != head:
