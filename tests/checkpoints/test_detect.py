@@ -1,16 +1,15 @@
 """Detection: honest about weights that tell nothing, sure about those that do, and loud where they contradict."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from phasor.tools.checkpoints import convert, detect
-from phasor.tools.checkpoints.detection import together, verdict
+from phasor.tools.checkpoints.detection import together, together_and_apart, verdict
 
 from . import synthetic
-from .models import tensors_of, use_other_pairs, write_folder
+from .models import tensors_of, write_folder
 
 
 @pytest.fixture
@@ -71,24 +70,6 @@ def test_a_mark_is_believed_and_checked(trained, twin):
     assert (found.said, found.weights, found.contradicts) == ("interleaved", "interleaved", False)
 
 
-def test_greedy_text_of_a_trained_model_before_and_after(trained, tmp_path, monkeypatch):
-    pytest.importorskip("transformers")
-
-    def greedy(folder: Path) -> bytes:
-        from transformers import AutoModelForCausalLM
-
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-        prompt = torch.tensor([list(b"def __init__(self")])
-        return bytes(model.generate(prompt, max_new_tokens=64, do_sample=False, pad_token_id=0)[0].tolist())
-
-    before = greedy(trained)
-    convert(trained, tmp_path / "other", to="interleaved")
-    convert(tmp_path / "other", tmp_path / "back", to="native")
-    assert greedy(tmp_path / "back") == before
-    use_other_pairs(monkeypatch, "llama", interleaved=True)
-    assert greedy(tmp_path / "other") == before != greedy(trained)
-
-
 def test_verdicts_need_both_bars():
     assert (
         verdict({"halves": 3.9, "interleaved": -9.0})
@@ -98,6 +79,14 @@ def test_verdicts_need_both_bars():
     )
     assert verdict({"halves": 4.1, "interleaved": 2.0}) == "halves"
     assert together([{}, {}]) == {}
+
+
+def test_no_layout_is_named_where_q_or_k_leans_to_the_other():
+    """The differences are those of a model of 109 steps of which only q was converted: q 1.7, k -5.9, both -3.0."""
+    k, both = {"halves": 0.2, "interleaved": 6.1}, {"halves": 1.5, "interleaved": 4.5}
+    assert verdict(both) == "interleaved" and together_and_apart({}) == ""
+    assert together_and_apart({"q and k": both, "q": {"halves": 1.9, "interleaved": 0.2}, "k": k}) == ""
+    assert together_and_apart({"q and k": both, "q": {"halves": 0.2, "interleaved": 1.9}, "k": k}) == "interleaved"
 
 
 def test_few_pairs_cannot_tell(tmp_path):
@@ -110,18 +99,3 @@ def test_the_command_line(twin, phasor):
     assert code == 1 and said.rstrip() == detect(twin).describe()
     code, said, err = phasor("convert", twin, twin)
     assert code == 2 and not said and err.startswith("phasor: --to is missing")
-
-
-def test_no_layout_is_named_where_q_or_k_leans_to_the_other() -> None:
-    """The differences are those of a model of 109 steps of which only q was converted: q 1.7, k -5.9, both -3.0."""
-    from phasor.tools.checkpoints.detection import together_and_apart, verdict
-
-    def z(halves: float, interleaved: float) -> dict[str, float]:
-        return {"halves": halves, "interleaved": interleaved}
-
-    k, both = z(0.2, 6.1), z(1.5, 4.5)
-    assert verdict(both) == "interleaved"
-    assert together_and_apart({"q and k": both, "q": z(1.9, 0.2), "k": k}) == ""
-    assert together_and_apart({"q and k": both, "q": z(0.2, 1.9), "k": k}) == "interleaved"
-    assert together_and_apart({"q and k": both, "k": k}) == "interleaved"
-    assert together_and_apart({}) == ""

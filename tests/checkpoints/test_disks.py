@@ -183,13 +183,3 @@ def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"{name}.weight: its bytes are not those of the source"):
             convert(source, tmp_path / "out", to="interleaved")
         assert not (tmp_path / "out").exists()
-
-
-def test_the_scores_alone_find_a_wrong_order(source, tmp_path, monkeypatch):
-    """The order of halves for interleaved pairs, and back by its own inverse: only the scores can tell."""
-    from phasor.rotary.layout import Layout
-
-    right = Layout.permutation
-    monkeypatch.setattr(Layout, "permutation", lambda self, target: right(target, self))
-    with pytest.raises(ValueError, match="attention scores of both sides must agree"):
-        convert(source, tmp_path / "out", to="interleaved")

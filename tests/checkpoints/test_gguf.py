@@ -101,9 +101,8 @@ def test_quantized_rows_move_whole(kind, weights, tmp_path):
     assert wrong.read_bytes() != right.read_bytes()
     with pytest.raises(ValueError, match="is gguf in interleaved already"):
         make_plan(wrong, "native")
-    report = convert(wrong, tmp_path / "mended", to="native", source_layout="halves")
+    convert(wrong, tmp_path / "mended", to="native", source_layout="halves")
     assert (tmp_path / "mended/model.gguf").read_bytes() == right.read_bytes()
-    assert len(report["scores"]["attentions"]) == 2
     with pytest.raises(ValueError, match="have no place outside GGUF"):
         make_plan(right, "transformers")
 

@@ -92,6 +92,9 @@ def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
         ),
         ({"attention.exact.cos": "words"}, "must be a tensor of real numbers, got str"),
         ({"attention.exact.cos": torch.ones(13, 32, dtype=torch.complex64)}, "real numbers, got torch.complex64"),
+        ({"attention.exact.cos": torch.ones(13, 32, dtype=torch.bool)}, "real numbers, got torch.bool"),
+        ({"attention.exact.cos": torch.zeros(0)}, r"attention.exact.cos must have the shape .*, got \[0\]"),
+        ({"x" * 100_000: torch.ones(13, 32)}, "other: 'x{200}…' must be the name"),
     ],
 )
 def test_refused_tensors(tensors, message, folder_of):

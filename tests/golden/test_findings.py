@@ -156,20 +156,3 @@ def test_a_cause_of_its_own_for_the_first(found, given):
     assert result.cause == "base" and result.explained == ("exact.inv_freq",)
     assert result.unexplained == ("exact.float32.q_out",)
     assert str(result).endswith("other cause: exact.float32.q_out")
-
-
-@pytest.mark.parametrize("mode", ["exact", "model"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_transformers_gives(mode, dtype, folder_of):
-    transformers = pytest.importorskip("transformers")
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
-
-    v = load(folder_of("llama3"))
-    data = {key: value for key, value in CONFIGS["llama3"].items() if key != "model_type"}
-    q, k = (v[f"{x}_in"].to(getattr(torch, dtype)) for x in "qk")
-    cos, sin = LlamaRotaryEmbedding(transformers.LlamaConfig(**data))(q, v["positions"][None])
-    outs = dict(zip(("q_out", "k_out"), apply_rotary_pos_emb(q, k, cos, sin), strict=True))
-    report = check(folder_of("llama3"), {f"attention.{mode}.{dtype}.{n}": t for n, t in outs.items()})
-    assert report.verdict == "right" and [f.cause for f in report.findings] == ["angles"] * (mode == "exact") + [
-        "gradient"
-    ]

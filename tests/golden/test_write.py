@@ -1,9 +1,11 @@
 """What is written: equal to transformers' own functions, described, repeatable, whole or not at all."""
 
+import hashlib
 import importlib
 import json
 import re
 import sys
+from importlib.metadata import version
 
 import pytest
 import torch
@@ -38,7 +40,8 @@ THEIRS = {
 
 @pytest.mark.parametrize("name", THEIRS)
 def test_the_models_own_arithmetic_is_that_of_transformers(name, tmp_path):
-    """Bit for bit, in both dtypes, at every position, far ones included: their rotary module, their function."""
+    """Bit for bit, in both dtypes, at every position, far ones included: their rotary module, their function, and what
+    autograd gives of it; the latent half of DeepSeek's heads passes."""
     transformers = pytest.importorskip("transformers")
     data = dict(THEIRS[name])
     config = transformers.AutoConfig.for_model(data.pop("model_type"), **data)
@@ -58,16 +61,17 @@ def test_the_models_own_arithmetic_is_that_of_transformers(name, tmp_path):
         first = spec.head_dim - spec.rotary_dim if spec.trailing else 0
         turned = slice(first, first + spec.rotary_dim) if name == "deepseek_v3" else slice(None)
         for dtype in ("float32", "bfloat16"):
-            q, k = (own[f"{x}_in"].to(getattr(torch, dtype))[..., turned] for x in "qk")
+            kind_of = getattr(torch, dtype)
+            q, k = (own[f"{x}_in"].to(kind_of)[..., turned].clone().requires_grad_() for x in "qk")
             cos, sin = rotary(q, own["positions"][None], **word)
             assert torch.equal(own[f"model.{dtype}.cos"], cos[0, :, : spec.pairs])
             assert torch.equal(own[f"model.{dtype}.sin"], sin[0, :, : spec.pairs])
-            for x, theirs in zip("qk", apply(q, k, cos, sin), strict=True):
-                assert torch.equal(own[f"model.{dtype}.{x}_out"][..., turned], theirs), (
-                    kind["name"],
-                    dtype,
-                    x,
-                )
+            theirs = apply(q, k, cos, sin)
+            torch.autograd.backward(theirs, [own[f"{x}_grad_in"].to(kind_of)[..., turned] for x in "qk"])
+            for x, out, given in zip("qk", theirs, (q, k), strict=True):
+                assert torch.equal(own[f"model.{dtype}.{x}_out"][..., turned], out), (kind["name"], dtype, x)
+                back = own[f"model.{dtype}.{x}_grad_out"].to(kind_of)[..., turned]
+                assert torch.equal(back, given.grad), (kind["name"], dtype, x)
 
 
 def test_exact_values_are_those_of_high_precision(folder_of):
@@ -107,7 +111,12 @@ def test_everything_is_described(folder_of):
     assert kind["spec"]["scaling"]["name"] == "yarn" and "yarn" in kind["describe"]
     assert kind["channels"]["first"][:2] == [0, 1] and kind["channels"]["second"][:2] == [32, 33]
     assert (folder / "vectors.safetensors").stat().st_size < 200_000
-    assert all(word in (folder / "README.md").read_text() for word in ("phasor check", "attention", "tolerance"))
+    readme, digest = (folder / "README.md").read_text(), described["sha256"]["vectors.safetensors"]
+    assert digest == hashlib.sha256((folder / "vectors.safetensors").read_bytes()).hexdigest()
+    assert described["phasor"] == version("phasor-rope") and described["licence"] == "Apache-2.0"
+    assert all(
+        word in readme for word in ("phasor check", "attention", "tolerance", digest, described["phasor"], "Apache-2.0")
+    )
 
 
 @pytest.mark.parametrize("config", ["llama", "yarn", "neox", "deepseek"])

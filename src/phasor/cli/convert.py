@@ -93,15 +93,6 @@ def _told(total: int) -> Callable[[int], None]:
 def _summary(report: dict[str, Any], target: Path) -> str:
     """The proof in a few lines."""
     lines = []
-    if scores := report.get("scores"):
-        tensors = report["tensors"]
-        moved = f"{tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back"
-        lines.append(
-            f"proved   {moved}; scores of {len(scores['attentions'])} attentions equal within "
-            f"{scores['largest_difference']:.1e} of the largest"
-        )
-        if wild := report.get("not_finite"):
-            lines.append(f"  not finite: {sum(wild.values())} values, kept as they were")
-        if scores["left_out"]:
-            lines.append(f"  no scores: {', '.join(scores['left_out'][:4])} (without keys of its own, or not finite)")
+    if tensors := report.get("tensors"):
+        lines.append(f"proved   {tensors['byte_identical']} tensors byte for byte, {tensors['moved']} moved and back")
     return "\n".join([*lines, f"written  {one_line(str(target))}"])

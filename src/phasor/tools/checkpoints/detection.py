@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .formats import read
+from .head_weights import Floats, gains_of, heads_of
 from .permutation import PAIRS, SURE, rotated_channels, with_pairs
 from .qk_tensors import AttentionTensors, QKTensors
-from .scores import Floats, gains_of, heads_of
 from .stored import Tensor
 
 

@@ -70,16 +70,15 @@ def merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:
         last = joined[-1] if joined else None
         if isinstance(each, Range) and not each.size:
             continue
-        if isinstance(each, Range) and isinstance(last, Range) and follows(last, each):
+        if (
+            isinstance(each, Range)
+            and isinstance(last, Range)
+            and last == Range(each.file, each.offset - last.size, last.size)
+        ):
             joined[-1] = Range(last.file, last.offset, last.size + each.size)
         else:
             joined.append(each)
     return tuple(joined)
-
-
-def follows(first: Range | Stored, second: Range | Stored) -> bool:
-    """Whether one lies behind the other in a file."""
-    return first.offset + first.size == second.offset and (first.file is second.file or first.file == second.file)
 
 
 def whole_file(path: Path) -> Range:

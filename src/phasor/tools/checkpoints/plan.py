@@ -31,9 +31,7 @@ class ConversionPlan:
     layouts: tuple[str, str]
     moves: Mapping[str, Move]
     outputs: tuple[Output, ...]
-    notes: tuple[
-        str, ...
-    ] = ()  # what the format of the result has no place for, and what was taken where nothing is said
+    notes: tuple[str, ...] = ()  # what the result has no place for, and what was taken where nothing is said
 
     @property
     def size(self) -> int:
@@ -151,13 +149,14 @@ def make_plan(
 def _notes_on_length(source: Source, form: str) -> list[str]:
     """Where the number of positions is lost, or made up. Meta's code takes it from its caller."""
     length = source.config.get("max_position_embeddings")
-    if length and form == "meta" and source.format != form:
-        return [f"the {length} positions of the config are lost: params.json of Meta's code has no key for them"]
-    if not length and form == "gguf" and source.format != form:
-        return [f"the source does not say its number of positions; {LENGTH} are written"]
-    if not length and form == "transformers" and source.format != form:
-        return ["the source does not say its number of positions; transformers takes what the model's class has"]
-    return []
+    said = f"the {length} positions of the config are lost: params.json of Meta's code has no key for them"
+    none = "the source does not say its number of positions; "
+    notes = {
+        "gguf": f"{none}{LENGTH} are written",
+        "transformers": f"{none}transformers takes what the model's class has",
+    }
+    note = notes.get(form) if not length else said if form == "meta" else None
+    return [note] if note and form != source.format else []
 
 
 def _notes_on_layers(source: Source, qk: QKTensors, moved: Mapping[str, Move], before: str) -> list[str]:
@@ -165,12 +164,10 @@ def _notes_on_layers(source: Source, qk: QKTensors, moved: Mapping[str, Move], b
     count = len(qk.rotary.layers)
     moving = {_any_layer(name)[0] for name in moved}
     beyond = [name for name in source.tensors if (of := _any_layer(name))[0] in moving and of[1] >= count]
-    if not beyond:
-        return []
-    return [
-        f"{beyond[0]} stays in {before}, with {len(beyond) - 1} more of q and k: their layers are beyond the {count} "
-        "of the config"
-    ]
+    said = (
+        f"stays in {before}, with {len(beyond) - 1} more of q and k: their layers are beyond the {count} of the config"
+    )
+    return [f"{beyond[0]} {said}"] if beyond else []
 
 
 def _any_layer(name: str) -> tuple[str, int]:

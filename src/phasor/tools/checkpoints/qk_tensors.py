@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -101,9 +101,9 @@ def find_qk_tensors(
         except ValueError as error:
             errors.append(error)
             continue
-        _check_dtypes(folder, attention_tensors, tensors)
-        if not weights.uneven:
-            _check_heads(folder, attention_tensors, rotary, tensors)
+        for attention in attention_tensors:
+            for name, fault in _faults(attention, rotary, tensors, weights.uneven):
+                raise ValueError(f"{place_of(folder, name, tensors)}: {fault}")
         return QKTensors(rotary, row, weights, prefix, tuple(attention_tensors))
     says = str(errors[0]).removeprefix("shapes ")
     named = [name for name in plain if name.rpartition(".")[0] in says]  # the file of the tensor that it speaks of
@@ -182,55 +182,35 @@ def _weights(composite: ConfigTree, part: str) -> tuple[Any, list[Weights]]:
     return row, [row.weights, *([row.published] if row.published else [])]
 
 
-def _check_dtypes(folder: Path, attention_tensors: list[AttentionTensors], tensors: Mapping[str, Tensor]) -> None:
-    for piece in (piece for attention in attention_tensors for piece in attention.pieces):
-        tensor = tensors[piece.tensor]
-        if tensor.dtype not in FLOATS and not tensor.dtype.startswith(BLOCKS):
-            raise ValueError(
-                f"{place_of(folder, piece.tensor, tensors)}: must have a dtype of {', '.join(FLOATS)} to hold q and k, "
-                f"got {tensor.dtype}; convert the checkpoint before it is quantized"
-            )
-        if piece.role == "weight" and (len(tensor.shape) < 2 or 0 in tensor.shape):
-            raise ValueError(
-                f"{place_of(folder, piece.tensor, tensors)}: must be a matrix, got shape {list(tensor.shape)}"
-            )
-        if piece.role == "bias" and len(tensor.shape) != 1:
-            raise ValueError(
-                f"{place_of(folder, piece.tensor, tensors)}: must have one axis, got shape {list(tensor.shape)}"
-            )
-    for attention in attention_tensors:
-        _check_biases(folder, attention, tensors)
-
-
-def _check_biases(folder: Path, attention: AttentionTensors, tensors: Mapping[str, Tensor]) -> None:
-    """One value for each row that its weight gives; a shorter one would be reordered as if it were whole."""
-    rows = {
-        p.tensor.removesuffix(".weight"): tensors[p.tensor].shape[p.axis]
-        for p in attention.pieces
-        if p.role == "weight"
-    }
+def _faults(
+    attention: AttentionTensors, rotary: ModelRotary, tensors: Mapping[str, Tensor], uneven: bool
+) -> Iterator[tuple[str, str]]:
+    """A tensor, and what it must be: each could be reordered, and every order would be wrong."""
+    rows: dict[str, int] = {}
     for piece in attention.pieces:
-        wanted = rows.get(piece.tensor.removesuffix(".bias"))
-        if piece.role == "bias" and wanted is not None and tensors[piece.tensor].shape != (wanted,):
-            raise ValueError(
-                f"{place_of(folder, piece.tensor, tensors)}: must have one value for each of the {wanted} rows of its "
-                f"weight, got shape {list(tensors[piece.tensor].shape)}"
+        shape, dtype = tensors[piece.tensor].shape, tensors[piece.tensor].dtype
+        if dtype not in FLOATS and not dtype.startswith(BLOCKS):
+            fits = f"must have a dtype of {', '.join(FLOATS)} to hold q and k, got {dtype}"
+            yield piece.tensor, f"{fits}; convert the checkpoint before it is quantized"
+        if piece.role == "weight" and (len(shape) < 2 or 0 in shape):
+            yield piece.tensor, f"must be a matrix, got shape {list(shape)}"
+        elif piece.role == "weight":
+            rows[piece.tensor.removesuffix(".weight")] = shape[piece.axis]
+        if piece.role == "bias" and len(shape) != 1:
+            yield piece.tensor, f"must have one axis, got shape {list(shape)}"
+    for piece in attention.pieces:
+        shape, wanted = tensors[piece.tensor].shape, rows.get(piece.tensor.removesuffix(".bias"))
+        if piece.role == "bias" and wanted is not None and shape != (wanted,):
+            yield (
+                piece.tensor,
+                f"must have one value for each of the {wanted} rows of its weight, got shape {list(shape)}",
             )
-
-
-def _check_heads(
-    folder: Path, attention_tensors: list[AttentionTensors], rotary: ModelRotary, tensors: Mapping[str, Tensor]
-) -> None:
-    """As many heads as the config says: else its heads have another width, and every order would be wrong."""
-    for attention in attention_tensors:
-        for kind, wanted in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)):
-            shared = kind == "k" and attention.spec.trailing  # latent attention: one key head for all
-            held = [p for p in attention.pieces if p.kind == kind and p.role == "weight" and p.axis == 0]
-            if held and len(held[0].starts) not in (wanted, 1 if shared else wanted):
-                raise ValueError(
-                    f"{place_of(folder, held[0].tensor, tensors)}: must have {wanted} heads of {kind}, as the config "
-                    f"says, got {len(held[0].starts)} of {attention.spec.head_dim} channels{_left_out(rotary)}"
-                )
+    for kind, heads in (("q", rotary.num_heads), ("k", rotary.num_kv_heads)) if not uneven else ():
+        allowed = (heads, 1) if kind == "k" and attention.spec.trailing else (heads,)  # latent: one key head for all
+        held = [p for p in attention.pieces if p.kind == kind and p.role == "weight" and p.axis == 0]
+        if held and len(held[0].starts) not in allowed:
+            got = f"{len(held[0].starts)} of {attention.spec.head_dim} channels{_left_out(rotary)}"
+            yield held[0].tensor, f"must have {heads} heads of {kind}, as the config says, got {got}"
 
 
 def moves(
@@ -309,23 +289,24 @@ def scales_of(
     moved = {}
     for scale in row_scales(name, tensors):
         shape, rows = tensors[scale].shape, tensors[name].shape[0]
-        if axis != 0:
-            raise ValueError(f"{place_of(folder, scale, tensors)}: scales of a weight whose columns move are not known")
-        if shape in ((), (1,), (1, 1)):
-            continue
-        if shape in ((rows,), (rows, 1)):
-            moved[scale] = order
-            continue
         side = blocks[0] if isinstance(blocks, list) and blocks and isinstance(blocks[0], int) else 0
-        if side < 1 or len(shape) != 2 or shape[0] != -(-rows // side):
-            raise ValueError(
-                f"{place_of(folder, scale, tensors)}: must be one scale, one for each of {rows} rows, or one for "
-                f"each block of quantization_config.weight_block_size, got shape {list(shape)} and blocks "
-                f"{blocks!r:.40}"
+        fault = ""
+        if axis != 0:
+            fault = "scales of a weight whose columns move are not known"
+        elif shape in ((), (1,), (1, 1)):
+            continue
+        elif shape in ((rows,), (rows, 1)):
+            moved[scale] = order
+        elif side < 1 or len(shape) != 2 or shape[0] != -(-rows // side):
+            fault = (
+                f"must be one scale, one for each of {rows} rows, or one for each block of "
+                f"quantization_config.weight_block_size, got shape {list(shape)} and blocks {blocks!r:.40}"
             )
-        if any(row // side != index // side for row, index in enumerate(order)):
-            raise ValueError(
-                f"{place_of(folder, scale, tensors)}: every row must stay in its block of {side} rows that "
-                "share a scale, and the heads straddle them; convert the weights before they are quantized"
+        elif any(row // side != index // side for row, index in enumerate(order)):
+            fault = (
+                f"every row must stay in its block of {side} rows that share a scale, and the heads straddle them; "
+                "convert the weights before they are quantized"
             )
+        if fault:
+            raise ValueError(f"{place_of(folder, scale, tensors)}: {fault}")
     return moved

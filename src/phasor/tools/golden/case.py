@@ -1,8 +1,8 @@
-"""A way of rotating, right or wrong, and what an implementation that rotates so would give, in float64."""
+"""A way of rotating, right or wrong, stage by stage, and what code that rotates so would give, in float64."""
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,20 +14,21 @@ from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
 from .layer_kinds import Kind
+from .tensors import GRADIENTS
 from .vectors import Vectors
+
+Rounding = Callable[[Tensor], Tensor]
+Inputs = dict[str, Tensor]  # what is rotated, and what comes into the backward, by target
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotationCase:
-    """A spec, and what a spec cannot say because nobody would want it.
+    """A spec, and what a spec cannot say because nobody would want it: a mistake changes one of these fields.
 
-    ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``gain`` multiplies results and tables;
-    ``coarse``: where values pass through ``dtype`` (positions, frequencies, angles, tables, results), "tf32" included;
-    ``unit`` multiplies the angles; ``exchanged``: cos where sin must be; ``formula``: of FORMULAS;
-    ``frequencies``: other ones than the spec's, [P]; ``moved``: how the channels of the result are permuted (None,
-    "to halves" or "to interleaved"); ``crossed``: tables in the other layout than the rotation; ``shared``: one ladder
-    over all heads, "split" among them or as one "wide" head; ``rolled``: by how many places the heads of the result
-    have moved; ``rotated``: whether anything rotates.
+    ``cos_factor`` and ``sin_factor`` stand in for the attention factor; ``frequencies``, ``[P]``, for the spec's;
+    ``gain`` multiplies results and tables. ``rounding``: place (positions, frequencies, angles, tables, results) ->
+    what is done to its values. ``wheel``: cos and sin of angles; ``rotate(case, x)``: what is made of heads;
+    ``behind(case, y)``: what happens to the result.
     """
 
     spec: RotarySpec
@@ -36,51 +37,42 @@ class RotationCase:
     sin_factor: float
     seq_len: int | None = None
     log_scale: Tensor | None = None
+    old: Tensor | None = None  # [A, S], of keys that move by ``positions``
     frequencies: Tensor | None = None
     gain: Tensor | float = 1.0  # or one per token, [S, 1]
-    coarse: tuple[str, ...] = ()
-    dtype: torch.dtype | str = torch.bfloat16
-    unit: float = 1.0
-    exchanged: bool = False
-    formula: str = ""
-    moved: str | None = None
-    crossed: bool = False
-    shared: str | None = None
-    rolled: int = 0
-    rotated: bool = True
-    old: Tensor | None = None  # [A, S], of keys that move by ``positions``
+    rounding: Mapping[str, Rounding] = field(default_factory=dict)
+    wheel: Callable[[Tensor], tuple[Tensor, Tensor]] = lambda angles: (angles.cos(), angles.sin())
+    rotate: Callable[["RotationCase", Tensor], Tensor] = lambda case, x: turned(case, x)
+    behind: Callable[["RotationCase", Tensor], Tensor] = lambda case, y: y
+    backwards: bool = False  # as the output of attention is turned
 
     def replace(self, **changes: object) -> "RotationCase":
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
+    def rounded(self, place: str, x: Tensor) -> Tensor:
+        return self.rounding[place](x) if place in self.rounding else x
+
     @cached_property
-    def angles(self) -> Tensor:
-        """Radians of the first members, ``[S, P]``."""
-        return radians(self)
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """cos and sin, float64 ``[S, P]``, factors and direction inside."""
+        cos, sin = self.wheel(_angles(self))
+        sin = -sin if self.spec.reverse else sin
+        return self.rounded("tables", cos * self.cos_factor), self.rounded("tables", sin * self.sin_factor)
+
+    @property
+    def second(self) -> tuple[Tensor, Tensor] | None:
+        """Those of the second members, where they rotate by other angles."""
+        spec = self.spec
+        return self.replace(spec=spec.replace(axes=spec.second, second=None)).tables if spec.second else None
+
+    @property
+    def turning(self) -> tuple[Tensor, Tensor]:
+        """The tables as the heads need them, whichever way they turn."""
+        cos, sin = self.tables
+        return cos, -sin if self.backwards else sin
 
 
-FORMULAS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-    "first overwritten": lambda a, b, cos, sin: (u := a * cos - b * sin, b * cos + u * sin),
-    "second overwritten": lambda a, b, cos, sin: (a * cos - (v := b * cos + a * sin) * sin, v),
-    "no minus": lambda a, b, cos, sin: (a * cos + b * sin, b * cos + a * sin),
-    "two minuses": lambda a, b, cos, sin: (a * cos - b * sin, b * cos - a * sin),
-}
-
-
-def right(vectors: Vectors, kind: Kind) -> RotationCase:
-    """The case without a mistake."""
-    assert kind.exact is not None
-    positions = vectors.tensors[f"{kind.name}.positions"]
-    factor = kind.exact.attention_factor(kind.seq_len)
-    return RotationCase(
-        spec=kind.exact,
-        positions=positions.reshape(kind.exact.axes.count, -1),
-        cos_factor=factor,
-        sin_factor=factor,
-        seq_len=kind.seq_len,
-        log_scale=vectors.tensors.get(f"{kind.name}.log_scale"),
-        old=vectors.tensors[f"{kind.name}.old"].reshape(kind.exact.axes.count, -1) if kind.moved else None,
-    )
+Change = Callable[[RotationCase], RotationCase]
 
 
 @dataclass(frozen=True)
@@ -89,7 +81,7 @@ class Mistake:
 
     cause: str
     text: str
-    change: Callable[[RotationCase], RotationCase]
+    change: Change
 
     def of(self, case: RotationCase) -> RotationCase | None:
         """The case with this mistake; None where it makes no sense."""
@@ -101,25 +93,46 @@ class Mistake:
         return None if other_width else changed
 
 
-def with_spec(**changes: Any) -> Callable[[RotationCase], RotationCase]:
+def with_fields(**changes: Any) -> Change:
+    return lambda case: case.replace(**changes)
+
+
+def with_spec(**changes: Any) -> Change:
     """Another spec, and the attention factor that belongs to it if the scaling is another."""
 
     def change(case: RotationCase) -> RotationCase:
         spec = case.spec.replace(**changes)
         case = case.replace(spec=spec)
-        if "scaling" in changes:
-            factor = spec.attention_factor(case.seq_len)
-            case = case.replace(cos_factor=factor, sin_factor=factor)
-        return case
+        return with_factor(spec.attention_factor(case.seq_len))(case) if "scaling" in changes else case
 
     return change
 
 
-def with_fields(**changes: Any) -> Callable[[RotationCase], RotationCase]:
-    return lambda case: case.replace(**changes)
+def with_factor(value: float) -> Change:
+    return with_fields(cos_factor=value, sin_factor=value)
 
 
-def imitate(case: RotationCase, short: str, inputs: dict[str, Tensor]) -> Tensor | None:
+def right(vectors: Vectors, kind: Kind) -> RotationCase:
+    """The case without a mistake."""
+    assert kind.exact is not None
+    factor, count = kind.exact.attention_factor(kind.seq_len), kind.exact.axes.count
+    return RotationCase(
+        spec=kind.exact,
+        positions=vectors.tensors[f"{kind.name}.positions"].reshape(count, -1),
+        cos_factor=factor,
+        sin_factor=factor,
+        seq_len=kind.seq_len,
+        log_scale=vectors.tensors.get(f"{kind.name}.log_scale"),
+        old=vectors.tensors[f"{kind.name}.old"].reshape(count, -1) if kind.moved else None,
+    )
+
+
+def inputs_of(vectors: Vectors, kind: Kind) -> Inputs:
+    names = {t: f"{kind.name}.{t}_in" for t in ("q", "k", "v", "output", *GRADIENTS.values())}
+    return {t: vectors.tensors[name] for t, name in names.items() if name in vectors.tensors}
+
+
+def imitate(case: RotationCase, short: str, inputs: Inputs) -> Tensor | None:
     """The tensor called ``short`` (without its kind) as that case gives it; None for one that no case changes."""
     what = short.rpartition(".")[2]
     if what == "inv_freq":
@@ -127,139 +140,90 @@ def imitate(case: RotationCase, short: str, inputs: dict[str, Tensor]) -> Tensor
     if what == "attention_factor":
         return torch.tensor(case.cos_factor, dtype=torch.float64)
     if what.split("_")[0] in ("cos", "sin"):
-        cos, sin = tables(case, second=what.endswith("second"))
-        return (cos if what.startswith("cos") else sin) * case.gain
-    if what.endswith("_out"):
-        return _result(case, what.removesuffix("_out"), inputs)
-    return None
+        tables = case.second if what.endswith("second") else case.tables
+        assert tables is not None
+        return tables[what.startswith("sin")] * case.gain
+    return _result(case, what.removesuffix("_out"), inputs) if what.endswith("_out") else None
 
 
-def radians(case: RotationCase, *, second: bool = False) -> Tensor:
-    """The angle of every pair at every position, float64 ``[S, P]``, before the direction."""
-    spec = case.spec
-    if second and spec.second is not None:
-        spec = spec.replace(axes=spec.second, second=None)
-        case = case.replace(spec=spec)
-    frequencies = _frequencies(case)
-    if case.log_scale is not None:
-        frequencies = frequencies * case.log_scale.double().exp()
-    shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=torch.float64) * frequencies
-    at = _rounded(case.positions.double() * spec.position_scale, "positions", case)
-    return _rounded(torch.einsum("as,ap->sp", at, shares), "angles", case) * case.unit
-
-
-def tables(case: RotationCase, *, second: bool = False) -> tuple[Tensor, Tensor]:
-    """cos and sin, float64 ``[S, P]``, factors and direction inside."""
-    return tables_at(case, radians(case, second=True) if second else case.angles)
-
-
-def spread(case: RotationCase, what: str) -> Tensor:
-    """The size of the angle behind each element of a tensor, ``[S, P]`` or ``[S, D]``: its error grows with it."""
-    size = case.replace(positions=case.positions.abs())
-    angles = radians(size, second=what.endswith("second")).abs()
-    if case.spec.second is not None:
-        angles = torch.maximum(angles, radians(size, second=True).abs())
-    if not what.endswith("_out"):
-        return angles
-    if case.shared:  # each head has angles of its own: the largest bounds them
-        return angles.max(-1, keepdim=True).values.expand(-1, case.spec.head_dim)
-    layouts = [case.spec.layout, case.spec.layout.written()]
-    if case.crossed:
-        layouts.append(_other_layout(case.spec.layout))
-    rest = angles.new_zeros(len(angles), case.spec.head_dim)
-    wide = torch.stack([layout.within(rest, layout.join(angles, angles)) for layout in layouts]).max(0).values
-    return wide[..., _moved(case)] if case.moved else wide
-
-
-def tables_at(case: RotationCase, angles: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of these angles, factors and direction inside."""
-    cos, sin = angles.cos() * case.cos_factor, angles.sin() * case.sin_factor
-    cos, sin = (sin, cos) if case.exchanged else (cos, sin)
-    return _rounded(cos, "tables", case), _rounded(-sin if case.spec.reverse else sin, "tables", case)
+def spread(case: RotationCase, short: str, inputs: Inputs) -> Tensor:
+    """The size of the angle behind each element of cos, sin or a result, whose error grows with it: what the case makes
+    of ones where each cosine is its angle, and no sine is left. Channels that pass count one radian."""
+    plain = {"cos_factor": 1.0, "sin_factor": 1.0, "gain": 1.0}
+    size = case.replace(positions=case.positions.abs(), wheel=lambda angles: (angles.abs(), 0 * angles), **plain)
+    return imitate(size, short.replace("sin", "cos"), {t: torch.ones_like(x) for t, x in inputs.items()})  # type: ignore[return-value]
 
 
 def _frequencies(case: RotationCase) -> Tensor:
     own = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
-    return _rounded(own, "frequencies", case)
+    return case.rounded("frequencies", own)
 
 
-def _result(case: RotationCase, target: str, inputs: dict[str, Tensor]) -> Tensor:
-    if target.endswith("_grad"):
-        return _rounded(_gradient(case, target.removesuffix("_grad"), inputs[target]), "results", case)
-    x = inputs[target].double()
-    if case.rotated:
-        x = _rotated(case, target, x)
-    if case.moved:
-        x = x[..., _moved(case)]
-    return _rounded(x.roll(case.rolled, 1) * case.gain, "results", case)
+def _angles(case: RotationCase) -> Tensor:
+    """The angle of every pair at every position, float64 ``[S, P]``, before the direction."""
+    frequencies = _frequencies(case)
+    if case.log_scale is not None:
+        frequencies = frequencies * case.log_scale.double().exp()
+    shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64) * frequencies
+    at = case.rounded("positions", case.positions.double() * case.spec.position_scale)
+    return case.rounded("angles", torch.einsum("as,ap->sp", at, shares))
 
 
-def _gradient(case: RotationCase, target: str, given: Tensor) -> Tensor:
-    """Of the result at ``given``: the same whatever was rotated, for the result is linear in it."""
-    x = torch.zeros_like(given, dtype=torch.float64, requires_grad=True)
-    with torch.enable_grad():
-        (found,) = torch.autograd.grad(_result(case, target, {target: x}), x, given.double())
-    return found
+def _result(case: RotationCase, target: str, inputs: Inputs) -> Tensor:
+    if target.endswith("_grad"):  # of the result at the gradient: the same whatever was rotated, for it is linear in it
+        x = torch.zeros_like(inputs[target], dtype=torch.float64, requires_grad=True)
+        with torch.enable_grad():
+            out = _result(case, target.removesuffix("_grad"), {target.removesuffix("_grad"): x})
+            (found,) = torch.autograd.grad(out, x, inputs[target].double())
+        return case.rounded("results", found)
+    case = case.replace(backwards=True) if target == "output" else case
+    return case.rounded("results", case.behind(case, case.rotate(case, inputs[target].double())) * case.gain)
 
 
-def _moved(case: RotationCase) -> list[int]:
-    """Where the channels of the result come from."""
-    halves = dataclasses.replace(case.spec.layout, interleaved=False, blocks=1, permuted=False)
-    interleaved = dataclasses.replace(halves, interleaved=True)
-    return interleaved.permutation(halves) if case.moved == "to halves" else halves.permutation(interleaved)
+# --- ways to rotate -------------------------------------------------------------------------------------------------
 
 
-def _rotated(case: RotationCase, target: str, x: Tensor) -> Tensor:
-    spec = case.spec
-    if case.shared:
-        return _over_all_heads(case, target, x)
-    cos, sin = tables(case)
-    if case.crossed:
-        return _crossed(x, cos, -sin if target == "output" else sin, spec.layout)
-    if case.formula:
-        pair = FORMULAS[case.formula](*spec.layout.split(x), cos, -sin if target == "output" else sin)
-        return spec.layout.within(x, spec.layout.written().join(*pair))
-    second = tables(case, second=True) if spec.second is not None else None
-    rotation = Rotation(cos=cos, sin=sin, layout=spec.layout, second=second)
-    rotation = rotation.transpose() if target == "output" else rotation
+def turned(case: RotationCase, x: Tensor) -> Tensor:
+    rotation = Rotation(cos=case.tables[0], sin=case.tables[1], layout=case.spec.layout, second=case.second)
+    rotation = rotation.transpose() if case.backwards else rotation
     return reference.rotated(x, rotation.cos, rotation.sin, rotation.layout, second=rotation.second)
 
 
-def _crossed(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+def by_formula(pair: Callable[..., tuple[Tensor, Tensor]]) -> Change:
+    """``pair(a, b, cos, sin)`` in place of ``a * cos - b * sin, b * cos + a * sin``."""
+
+    def rotate(case: RotationCase, x: Tensor) -> Tensor:
+        layout = case.spec.layout
+        return layout.within(x, layout.written().join(*pair(*layout.split(x), *case.turning)))
+
+    return with_fields(rotate=rotate)
+
+
+def crossed(case: RotationCase, x: Tensor) -> Tensor:
     """Each channel times the cos of the pair that it would have in the other layout, and so with sin."""
-    other = _other_layout(layout)
+    layout = case.spec.layout
     a, b = layout.split(x)
-    wide_cos, wide_sin = other.join(cos, cos), other.join(sin, sin)
-    read = layout.read()
-    return layout.within(x, layout.turned(x) * wide_cos + read.join(-b, a) * wide_sin)
+    cos, sin = (other_pairs(layout).join(t, t) for t in case.turning)
+    return layout.within(x, layout.turned(x) * cos + layout.read().join(-b, a) * sin)
 
 
-def _other_layout(layout: Layout) -> Layout:
+def other_pairs(layout: Layout) -> Layout:
     return dataclasses.replace(layout, interleaved=not layout.interleaved, blocks=1, permuted=False)
 
 
-def _over_all_heads(case: RotationCase, target: str, x: Tensor) -> Tensor:
-    """One ladder over the width of all heads: each head gets its share of it, or all are rotated as one wide head."""
-    heads, layout = x.shape[1], case.spec.layout
-    width = heads * layout.rotary_dim
-    wide = case.replace(spec=case.spec.replace(head_dim=width, rotary_dim=width, trailing=False))
-    cos, sin = tables(wide)
-    sin = -sin if target == "output" else sin
-    if case.shared == "split":
-        cos, sin = (torch.unflatten(t, -1, (heads, -1)).transpose(0, 1) for t in (cos, sin))
-        return reference.rotated(x, cos, sin, layout)
-    flat = x.transpose(1, 2).flatten(-2)
-    flat = reference.rotated(flat, cos, sin, dataclasses.replace(layout, head_dim=width, rotary_dim=width))
-    return torch.unflatten(flat, -1, (heads, -1)).transpose(1, 2)
+def over_all_heads(one_head: bool) -> Callable[[RotationCase, Tensor], Tensor]:
+    """One ladder over the width of all heads: all are rotated as one wide head, or each gets its share of it."""
 
+    def rotate(case: RotationCase, x: Tensor) -> Tensor:
+        heads, layout = x.shape[1], case.spec.layout
+        width = heads * layout.rotary_dim
+        spec = case.spec.replace(head_dim=width, rotary_dim=width, trailing=False)
+        cos, sin = case.replace(spec=spec).turning
+        if not one_head:
+            cos, sin = (torch.unflatten(t, -1, (heads, -1)).transpose(0, 1) for t in (cos, sin))
+            return reference.rotated(x, cos, sin, layout)
+        wide = dataclasses.replace(layout, head_dim=width, rotary_dim=width)
+        flat = reference.rotated(x.transpose(1, 2).flatten(-2), cos, sin, wide)
+        return torch.unflatten(flat, -1, (heads, -1)).transpose(1, 2)
 
-def _rounded(x: Tensor, where: str, case: RotationCase) -> Tensor:
-    if where not in case.coarse:
-        return x
-    return x.to(case.dtype).double() if isinstance(case.dtype, torch.dtype) else _tf32(x)
-
-
-def _tf32(x: Tensor) -> Tensor:
-    """As tensor cores take the operands of a float32 product: 10 bits of mantissa, ties away from zero."""
-    bits = x.float().contiguous().view(torch.int32)
-    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32).double()
+    return rotate

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...support.findings import Difference
-from .case import right, spread
+from .case import inputs_of, right, spread
 from .layer_kinds import Kind
 from .tensors import GRADIENT, PER_RADIAN, WIDEST
 from .vectors import Tolerance, Vectors
@@ -29,7 +29,7 @@ class Comparison:
 
     - ``swapped``: the other had heads and tokens in the other order. ``dtype`` is that of the golden tensor,
       ``other_dtype`` that of the other.
-    - ``angles``: radians of each element (0 where nothing rotates).
+    - ``rotates``: whether it has angles; ``angles``: radians of each element (0 where nothing rotates).
     """
 
     name: str
@@ -37,6 +37,7 @@ class Comparison:
     expected: Tensor
     got: Tensor
     swapped: bool
+    rotates: bool
     angles: Tensor
     tolerance: Tolerance
     dtype: torch.dtype
@@ -94,7 +95,8 @@ def compare(vectors: Vectors, kind: Kind, name: str, short: str, other: dict[str
         expected=expected.double(),
         got=got,
         swapped=swapped,
-        angles=spread(right(vectors, kind), what) if rotates else torch.zeros((), dtype=torch.float64),
+        rotates=rotates,
+        angles=spread(right(vectors, kind), short, inputs_of(vectors, kind)) if rotates else torch.zeros(()).double(),
         tolerance=vectors.tolerance(golden),
         dtype=expected.dtype,
         other_dtype=other[name].dtype,

@@ -1,18 +1,16 @@
 """The likely cause: of all known mistakes the one that comes nearest to what the other implementation gave."""
 
-import itertools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .case import Mistake, RotationCase, imitate, right, spread
+from .case import Inputs, Mistake, RotationCase, imitate, inputs_of, right, spread
 from .comparison import TELLING, Comparison
 from .instead import cause_instead
 from .layer_kinds import Kind
 from .mistakes import fits, mistakes, of_kinds
 from .mistakes.gradients import Gradient, of_gradient, of_rounding
-from .tensors import GRADIENTS
 from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
@@ -32,41 +30,86 @@ class Cause:
     tensors: list[Comparison]
 
 
-@dataclass(frozen=True)
-class Score:
-    """A mistake that explains the tensors, and what it leaves of their tolerance, 0 to 1; ``known`` without a number
-    that was read off."""
-
-    mistake: Mistake
-    left: float
-    known: bool
-
-    @property
-    def weight(self) -> float:
-        return self.left if self.known else READ_OFF * self.left
-
-
 def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
     """The cause of what is off in all these tensors, or in the first alone; None where no known mistake gives it."""
     if kind.spec is None:
         found = None if kind.temperature is not None else cause_instead(wrong)
         return None if found is None else Cause(*found)
-    case = right(vectors, kind)
-    inputs = inputs_of(vectors, kind)
+    case, inputs = right(vectors, kind), inputs_of(vectors, kind)
     known = list(mistakes(case, vectors.data["softmax_factor"], vectors.tensors.get(f"{kind.name}.temperature")))
     known += of_kinds(kind, vectors.kinds.values())
-    plain = {c.short: given for c in wrong if (given := imitate(case, c.short, inputs)) is not None}
-    off = [c for c in wrong if c.short in plain]
+    off = [c for c in wrong if imitate(case, c.short, inputs) is not None]
     for tensors in (off, off[:1])[: len(off)]:
-        scores = []
-        for mistake in itertools.chain(known, fits(case, tensors, inputs)):
+        scored: list[tuple[float, bool, Mistake]] = []
+        for mistake in (*known, *fits(case, tensors, inputs)):
             changed = mistake.of(case)
-            left = None if changed is None else _left(tensors, case, changed, inputs, plain)
-            if left is not None:
-                scores.append(Score(mistake, left, mistake in known))
-        if scores:
-            return _told(scores, tensors)
+            if changed is not None and (left := _left_in_all(tensors, case, changed, inputs)) is not None:
+                scored.append((left, mistake in known, mistake))
+        if scored:
+            return Cause(*_told(scored), tensors)
     return None
+
+
+def _told(scored: list[tuple[float, bool, Mistake]]) -> tuple[str, str]:
+    """The simplest mistake, which is the first, of those that leave about the least; with another known one that gives
+    the same values, if there is one: then it is not shown which it is."""
+    weights = [left if known else READ_OFF * left for left, known, _ in scored]
+    limit = ALIKE * min(weights) + NOTHING
+    least, known, best = next(score for score, weight in zip(scored, weights, strict=True) if weight <= limit)
+    for left, also, other in scored if known else ():
+        if also and other.cause != best.cause and left <= EQUALLY * least + NOTHING:
+            both = f"not shown which of two it is, for both give these values: {best.text}; or {other.text}"
+            return f"{best.cause}|{other.cause}", both
+    return best.cause, best.text
+
+
+def _left_in_all(tensors: list[Comparison], case: RotationCase, changed: RotationCase, inputs: Inputs) -> float | None:
+    """What a mistake leaves of the tolerance in the worst tensor; None unless it explains each of them."""
+    worst = 0.0
+    for c in tensors:
+        if (left := _left(c, case, changed, inputs)) is None:
+            return None
+        worst = max(worst, left)
+    return worst
+
+
+def _left(c: Comparison, case: RotationCase, changed: RotationCase, inputs: Inputs) -> float | None:
+    """By how much of the tolerance the telling elements are off on average; None unless nearly all of them are those of
+    the changed case, and nearly all wrong ones nearer to it than to the right one. A case that changes nothing explains
+    nothing."""
+    candidate = imitate(changed, c.short, inputs)
+    assert candidate is not None
+    candidate = candidate.to(c.other_dtype).double()
+    if candidate.shape != c.got.shape or not _near(c, case, candidate):
+        return None
+    angles = spread(changed, c.short, inputs) if c.rotates else c.angles
+    telling = (angles < TELLING).expand(c.got.shape)
+    if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
+        return None
+    apart = (c.got - candidate).abs()
+    off = apart / c.allowed(candidate, angles)
+    off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, off).nan_to_num(nan=2.0)
+    nearer = (off <= 1) & ((apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite())
+    bad = c.wrong & telling
+    worse = bad & ~((c.got - c.expected).abs() <= c.allowed(c.expected, c.angles))  # than other angles make it
+    bad = worse if worse.any() else bad
+    if not bad.any() or _share(nearer[bad]) < ENOUGH or _share((off <= 1)[telling]) < ENOUGH:
+        return None
+    return float(off[telling].clamp(max=1).mean())
+
+
+def _share(truths: Tensor) -> float:
+    return float(truths.double().mean())
+
+
+def _near(c: Comparison, case: RotationCase, candidate: Tensor) -> bool:
+    """Whether most values of the first tokens are those of the candidate, by any angles: most are not, and this is
+    quickly seen."""
+    if not c.rotates:
+        return True
+    first = case.positions.abs().max(0).values.double().argsort()[: case.positions.shape[-1] // 3 + 1]
+    got, near = c.got[..., first, :], candidate[..., first, :]
+    return _share((got - near).abs() <= c.allowed(near, FAST)) >= 1 / 2 or not bool(got.isfinite().all())
 
 
 def diagnose_backward(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:
@@ -79,7 +122,7 @@ def diagnose_backward(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> 
     for c in wrong:
         forwards, allowed, at = imitate(turned, c.short, inputs), c.allowed(c.expected, c.angles), c.telling
         assert forwards is not None
-        gradients.append(Gradient(c.got[at], c.expected[at], forwards[at], allowed[at]))
+        gradients.append(Gradient(c.got[at], c.expected[at], forwards[at], allowed.expand(at.shape)[at]))
     found = [of_gradient(one) for one in gradients]
     if found[0] is None:
         if (known := diagnose(vectors, kind, wrong)) is not None:
@@ -88,83 +131,3 @@ def diagnose_backward(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> 
     if (first := found[0]) is None:
         return None
     return Cause(*first, [c for c, one in zip(wrong, found, strict=True) if one is not None and one[0] == first[0]])
-
-
-def inputs_of(vectors: Vectors, kind: Kind) -> dict[str, Tensor]:
-    """What is rotated, and what comes into the backward, by target."""
-    names = {t: f"{kind.name}.{t}_in" for t in ("q", "k", "v", "output", *GRADIENTS.values())}
-    return {t: vectors.tensors[name] for t, name in names.items() if name in vectors.tensors}
-
-
-def _told(scores: list[Score], tensors: list[Comparison]) -> Cause:
-    """The simplest mistake, which is the first, of those that leave about the least; with another known one that gives
-    the same values, if there is one: then it is not shown which it is."""
-    limit = ALIKE * min(score.weight for score in scores) + NOTHING
-    best = next(score for score in scores if score.weight <= limit)
-    word, text = best.mistake.cause, best.mistake.text
-    for other in scores if best.known else ():
-        if other.known and other.mistake.cause != word and other.left <= EQUALLY * best.left + NOTHING:
-            both = f"not shown which of two it is, for both give these values: {text}; or {other.mistake.text}"
-            return Cause(f"{word}|{other.mistake.cause}", both, tensors)
-    return Cause(word, text, tensors)
-
-
-def _left(
-    tensors: list[Comparison], case: RotationCase, changed: RotationCase, inputs: dict[str, Tensor],
-    plain: dict[str, Tensor],
-) -> float | None:  # fmt: skip
-    """What a mistake leaves of the tolerance in the worst tensor; None unless it explains each of them.
-
-    ``plain``: what the case gives, by the name of the tensor.
-    """
-    worst = 0.0
-    for c in tensors:
-        left = _left_in(c, case, imitate(changed, c.short, inputs), changed, plain[c.short])
-        if left is None:
-            return None
-        worst = max(worst, left)
-    return worst
-
-
-def _left_in(
-    c: Comparison, case: RotationCase, candidate: Tensor | None, changed: RotationCase, plain: Tensor
-) -> float | None:
-    """By how much of the tolerance the telling elements are off on average; None unless nearly all of them are those of
-    the changed case, and nearly all wrong ones nearer to it than to the right one. A case
-    that changes nothing explains nothing.
-    """
-    assert candidate is not None
-    if candidate.shape != c.got.shape or torch.equal(candidate, plain):
-        return None
-    candidate = candidate.to(c.other_dtype).double()
-    if not _near(c, case, candidate):
-        return None
-    angles = spread(changed, c.short.rpartition(".")[2]) if c.angles.ndim else c.angles
-    telling = (angles < TELLING).expand(c.got.shape)
-    if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
-        return None
-    apart = (c.got - candidate).abs()
-    off = apart / c.allowed(candidate, angles)
-    off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, off).nan_to_num(nan=2.0)
-    nearer = (off <= 1) & ((apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite())
-    bad = c.wrong & telling
-    worse = bad & ~((c.got - c.expected).abs() <= c.allowed(c.expected, c.angles))  # than other angles make it
-    bad = worse if worse.any() else bad
-    if (
-        not bad.any()
-        or float(nearer[bad].double().mean()) < ENOUGH
-        or float((off <= 1)[telling].double().mean()) < ENOUGH
-    ):
-        return None
-    return float(off[telling].clamp(max=1).mean())
-
-
-def _near(c: Comparison, case: RotationCase, candidate: Tensor) -> bool:
-    """Whether most values of the first tokens are those of the candidate, by any angles: most are not, and this is
-    quickly seen."""
-    if c.angles.ndim == 0:
-        return True
-    first = case.positions.abs().max(0).values.double().argsort()[: case.positions.shape[-1] // 3 + 1]
-    got, near = c.got[..., first, :], candidate[..., first, :]
-    matched = (got - near).abs() <= c.allowed(near, FAST)
-    return bool(matched.double().mean() >= 1 / 2) or not bool(got.isfinite().all())

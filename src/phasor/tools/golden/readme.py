@@ -31,12 +31,10 @@ TEXT = """\
 Written by `phasor golden` (phasor {version}), licence {licence}. They say what the rotation must do, so that code in
 any language can be tested against it.
 
-- `vectors.safetensors`: the tensors. The format is simple: 8 bytes (little endian) with the length of a JSON header,
-  the header (name, dtype, shape, byte range), the values.
-  bfloat16 values are stored as float32, which holds each of them, so that every reader can load the file.
+- `vectors.safetensors`: the tensors; bfloat16 ones are stored as float32, which holds each of their values.
   SHA-256: `{sha256}`.
-- `vectors.json`: every tensor in words, with its tolerance; every kind of layer, with the spec, the positions, and
-  which channels form a pair (`channels`).
+- `vectors.json`: every tensor in words, with its shape and tolerance; every kind of layer, with the spec, the
+  positions, and which channels form a pair (`channels`).
 
 ## Kinds of layers
 
@@ -44,28 +42,15 @@ any language can be tested against it.
 
 ## Names
 
-A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`.
-
-| | |
-|---|---|
-| `KIND.positions` | the positions of the tokens, `[S]`, or `[A, S]` with several axes |
-| `KIND.q_in`, `KIND.k_in` | made-up inputs `[1, heads, S, D]`, float32, and exact in bfloat16 and float16 too |
-| `KIND.attention_factor` | the factor inside cos and sin |
-| `KIND.MODE.inv_freq` | radians per position, `[P]` |
-| `KIND.exact.cos`, `KIND.model.DTYPE.cos` | cos (and sin) of each pair, `[S, P]` |
-| `KIND.MODE.DTYPE.q_out` | the rotated input (and `k_out`{more}) |
-| `KIND.q_grad_in`, `KIND.k_grad_in` | made-up gradients of `q_out` and `k_out` |
-| `KIND.MODE.DTYPE.q_grad_out` | the gradient of `q_in` that follows (and `k_grad_out`): turned back, times the factor |
-{moved}| `KIND.temperature` | where a model has one: the factor on the queries, `[S]` or `[heads, S]`, not in `q_out` |
-
-MODE is `exact` (the mathematics: float64, rounded once) or `model` (bit for bit what the model's own code computes in
-{angles} angles, with its errors far out). Test against one; `model` if you must repeat the bits of the training code.
-DTYPE is that of the activations, `float32` or `bfloat16`.
+A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`. MODE is `exact` (the mathematics: float64, rounded once) or `model`
+(bit for bit what the model's own code computes in {angles} angles, with its errors far out). Test against one; `model`
+if you must repeat the bits of the training code. DTYPE is that of the activations, `float32` or `bfloat16`.
 
 A pair `(a, b)` of channels rotates by `angle = sum over axes of position * inv_freq`:
-`a' = a cos - b sin`, `b' = a sin + b cos`. Channels outside all pairs are copied.
+`a' = a cos - b sin`, `b' = a sin + b cos`. Channels outside all pairs are copied. `q_in` becomes `q_out`; the gradient
+`q_grad_in` of `q_out` becomes that of `q_in`, `q_grad_out`: turned back, times the factor that cos and sin have.
 The scores of this model are multiplied by `softmax_factor` = {softmax} besides `1 / sqrt(D)`.
-
+{notes}
 ## How to test
 
 1. Compute any of these tensors with your code, from `positions` and the inputs.
@@ -80,7 +65,7 @@ phasor, compare yourself with the tolerance of each tensor:
 
 Start with `inv_freq`, then cos and sin, then `q_out`: the first that fails holds the mistake.
 cos and sin may also be given for all `2 P` channels, each value twice.
-{notes}
+
 ## A complete example
 
 Python with numpy, in this folder, for the first kind of layer that rotates{limits}:
@@ -89,15 +74,6 @@ Python with numpy, in this folder, for the first kind of layer that rotates{limi
 {example}```
 """
 
-MOVED = """\
-| `KIND_moved.old`, `KIND_moved.new` | where keys of a cache stand, and must stand; `positions`: new - old |
-| `KIND_moved.k_in`, `…k_out` | those keys, rotated already, before and after they moved |
-"""
-
-INSTEAD = """\
-| `KIND.before`, `KIND.behind` | what is added to the logits of each head at distances 0, 1, …, less that at 0 |
-| `KIND.vectors`, `KIND.rows` | what is added to each token; the row of the learned table that it is |
-"""
 EXAMPLE_INSTEAD = """\
 import safetensors.numpy
 
@@ -118,19 +94,16 @@ def readme(data: dict[str, Any]) -> str:
     for side, where in (("prefix", "before"), ("suffix", "after")):
         if tokens := data[f"{side}_tokens"]:
             notes.append(f"- {tokens} tokens {where} the others are not rotated in the model; they are not in here")
-    others = [t for t in data["targets"] if t not in ("q", "k")]
     return TEXT.format(
         version=data["phasor"],
         licence=data["licence"],
         sha256=data["sha256"]["vectors.safetensors"],
         model=f"{data['model_type']}{', ' + data['part'] if data['part'] else ''}",
         kinds="\n".join(_kind(kind) for kind in data["kinds"]),
-        more="".join(f", `{t}_out`" for t in others),
         angles=" and ".join(sorted({kind["own_angles"] for kind in data["kinds"]})),
         softmax=f"{data['softmax_factor']:.9g}",
         notes="\nBeyond the rotation:\n\n" + "\n".join(notes) + "\n" if notes else "",
         limits=limits,
-        moved=(MOVED if any(kind["moved"] for kind in data["kinds"]) else "") + ("" if rotating else INSTEAD),
         example=EXAMPLE if rotating else EXAMPLE_INSTEAD,
     )
 

@@ -6,7 +6,7 @@ from ....models.rows import MISTRAL
 from ....support.registry import register
 from ..permutation import WORDS
 from ..source import METADATA, Format, Source
-from . import gguf, meta, mistral, transformers
+from . import gguf, meta, transformers
 
 FORMATS: dict[str, Format] = {}
 
@@ -30,7 +30,7 @@ def _interleaved(qk: object) -> str:
 for _format in (
     Format("transformers", transformers.recognised, transformers.read, transformers.outputs, lambda qk: "native"),
     Format("meta", meta.recognised, meta.read, meta.outputs, _interleaved),
-    Format(MISTRAL, mistral.recognised, mistral.read, mistral.outputs, _interleaved),
+    Format(MISTRAL, meta.recognised_mistral, meta.read_mistral, meta.outputs_mistral, _interleaved),
     Format("gguf", gguf.recognised, gguf.read, gguf.outputs, gguf.layout_for, absorbed=(METADATA,)),
 ):
     register_format(_format)

@@ -39,7 +39,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         files[file] = read_header(file)
         return files[file].tensors
 
-    reader = load if safe else _unpickling(path / first, allow_pickle)
+    reader = load if safe else unpickling(path / first, allow_pickle)
     shards = _sharded(path, first, reader) if first.endswith(".json") else {first: reader(path / first)}
     tensors: dict[str, Tensor] = {name: t for shard in shards.values() for name, t in shard.items()}
     if not tensors:
@@ -57,7 +57,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     )  # fmt: skip
 
 
-def _unpickling(path: Path, allowed: bool) -> Callable[[Path], Mapping[str, Stored]]:
+def unpickling(path: Path, allowed: bool) -> Callable[[Path], Mapping[str, Stored]]:
     """What reads pickles, if the caller allowed it."""
     if not allowed:
         raise ValueError(

@@ -5,7 +5,7 @@ The tensors of the other implementation show its angles, and these its frequenci
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from ....rotary.axes import Mixed
 from ....rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, SteppedNTK, YaRN
-from ..case import Mistake, RotationCase, with_fields, with_spec
+from ..case import Change, Inputs, Mistake, RotationCase, with_fields, with_spec
 from ..comparison import TELLING, Comparison
 from .positions import of_seen
+from .row import Row
 
 USUAL = (10_000.0, 500_000.0, 1_000_000.0, 100.0, 1_000.0, 50_000.0, 100_000.0, 150_000.0, 160_000.0, 5_000_000.0, 1e7)
 LARGEST = 35.0  # the logarithm of any base worth a thought
@@ -25,26 +26,33 @@ LENGTHS = (4096, 8192, 2048, 32_768, 16_384)  # that models were trained at befo
 SURE = 0.02  # radians that all pairs of a token may be off from one whole position
 
 
-def fits(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Iterator[Mistake]:
+def fits(case: RotationCase, wrong: list[Comparison], inputs: Inputs) -> Iterator[Mistake]:
     """Mistakes whose number has to be found first; whoever asks must verify them."""
-    where = _read_positions(case, wrong, inputs)
-    if where is not None:
-        yield from of_seen(case, where)
-    seen = _read_frequencies(case, wrong, inputs)
+    yield from (Mistake(*row) for row in _rows(case, wrong, inputs))
+
+
+def _rows(case: RotationCase, wrong: list[Comparison], inputs: Inputs) -> Iterator[Row]:
+    by_name = {c.short.rpartition(".")[2]: c.got for c in wrong}
+    angles = _read_angles(case, by_name, inputs)
+    if angles is not None and case.spec.coordinates == "integer" and not isinstance(case.spec.axes, Mixed):
+        yield from of_seen(case, _positions(case, angles))
+    seen = by_name.get("inv_freq")
+    if seen is None and angles is not None:
+        coarse = any(c.other_dtype.is_floating_point and torch.finfo(c.other_dtype).bits < 32 for c in wrong)
+        seen = _frequencies(case, angles, 1e-2 if coarse else 1e-4)
     bases = _bases(case, seen)
     round_ones = [base for base in bases if base == float(f"{base:.2g}")]  # NTK is another base, but no round one
     yield from _of_bases(case, round_ones)
     if seen is not None and case.spec.frequencies is None:
         yield from _scalings(case, seen)
     yield from _of_bases(case, [base for base in bases if base not in round_ones])
-    gain = _gain(wrong)
-    if gain is not None:
-        yield Mistake("factor", f"all values are multiplied by {gain:.6g}", with_fields(gain=gain))
+    if (gain := _gain(wrong)) is not None:
+        yield "factor", f"all values are multiplied by {gain:.6g}", with_fields(gain=gain)
 
 
-def _of_bases(case: RotationCase, bases: list[float]) -> Iterator[Mistake]:
+def _of_bases(case: RotationCase, bases: list[float]) -> Iterator[Row]:
     for base in bases:
-        yield Mistake("base", f"the base is {base:.10g}, and must be {case.spec.base:.10g}", with_spec(base=base))
+        yield "base", f"the base is {base:.10g}, and must be {case.spec.base:.10g}", with_spec(base=base)
 
 
 def _gain(wrong: list[Comparison]) -> float | None:
@@ -82,33 +90,29 @@ def _rounded(number: float) -> list[float]:
     return [float(f"{number:.{digits}g}") for digits in (1, 2, 3, 5)] + [number]
 
 
-def _scalings(case: RotationCase, seen: Tensor) -> Iterator[Mistake]:
+def _scalings(case: RotationCase, seen: Tensor) -> Iterator[Row]:
     """Another factor of the same scaling, or a scaling where none must be."""
-    spec = case.spec
-    plain = spec.replace(scaling=None).inv_freq()
-    turning = [p for p in range(spec.pairs) if plain[p] > 0 and seen[p] > 0]
+    plain, scaling = case.spec.replace(scaling=None).inv_freq(), case.spec.scaling
+    turning = [p for p in range(case.spec.pairs) if plain[p] > 0 and seen[p] > 0]
     if not turning:
         return
     slowest = min(turning, key=lambda p: float(plain[p]))
     by = float(plain[slowest] / seen[slowest])
-    read = _rounded(by) if 1e-3 < by < 1e6 else []
-    scaling = spec.scaling
-    for factor in dict.fromkeys((*read, *FACTORS)):
+    given = getattr(scaling, "factor", None)
+    for factor in dict.fromkeys((*(_rounded(by) if 1e-3 < by < 1e6 else ()), *FACTORS)):
         if scaling is None:
             yield from _added(factor)
-        elif getattr(scaling, "factor", None) not in (None, factor) and not isinstance(
-            scaling, LongRoPE | DynamicNTK | SteppedNTK | Proportional
-        ):
-            text = f"the factor of the {scaling.name} scaling is {factor:.6g}, and must be {scaling.factor:.6g}"  # type: ignore[attr-defined]
-            yield Mistake("scaling", text, _factor(scaling, factor))
+        elif given not in (None, factor) and not isinstance(scaling, LongRoPE | DynamicNTK | SteppedNTK | Proportional):
+            text = f"the factor of the {scaling.name} scaling is {factor:.6g}, and must be {given:.6g}"
+            yield "scaling", text, _factor(scaling, factor)
 
 
-def _factor(scaling: Any, factor: float) -> Callable[[RotationCase], RotationCase]:
+def _factor(scaling: Any, factor: float) -> Change:
     """Built when it is tried: a factor that was read off may be one that the scaling cannot have."""
     return lambda case: with_spec(scaling=dataclasses.replace(scaling, factor=factor))(case)
 
 
-def _added(factor: float) -> Iterator[Mistake]:
+def _added(factor: float) -> Iterator[Row]:
     if factor <= 1:
         return
     schemes: list[Scaling] = [Linear(factor)]
@@ -119,24 +123,16 @@ def _added(factor: float) -> Iterator[Mistake]:
     for scheme in schemes:
         trained = f", trained length {scheme.trained_length:,}" if scheme.trained_length else ""
         text = f"there is a {scheme.name} scaling with factor {factor:.6g}{trained}, and there must be none"
-        yield Mistake("scaling", text, with_spec(scaling=scheme))
+        yield "scaling", text, with_spec(scaling=scheme)
         if isinstance(scheme, YaRN):
             text += " (its frequencies only, without its attention factor)"
-            yield Mistake("scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0)))
+            yield "scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0))
 
 
-def _read_frequencies(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
+def _frequencies(case: RotationCase, angles: Tensor, noise: float) -> Tensor | None:
     """``[P]`` radians per position, read at the smallest position and refined at ever farther ones."""
-    by_name = {c.short.rpartition(".")[2]: c.got for c in wrong}
-    if "inv_freq" in by_name:
-        return by_name["inv_freq"] if len(by_name["inv_freq"]) == case.spec.pairs else None
-    angles = _read_angles(case, by_name, inputs)
-    if angles is None:
-        return None
-    at = _positions_of_pairs(case)
-    noise = (
-        1e-2 if any(torch.finfo(c.other_dtype).bits < 32 for c in wrong if c.other_dtype.is_floating_point) else 1e-4
-    )
+    shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64)
+    at = (case.positions.double().T @ shares) * case.spec.position_scale  # [S, P]
     frequencies = torch.zeros(at.shape[-1], dtype=torch.float64)
     error = torch.full_like(frequencies, math.inf)
     for token in at.abs().max(-1).values.argsort().tolist():
@@ -148,33 +144,26 @@ def _read_frequencies(case: RotationCase, wrong: list[Comparison], inputs: dict[
     return None if error.isinf().all() else frequencies
 
 
-def _read_positions(case: RotationCase, wrong: list[Comparison], inputs: dict[str, Tensor]) -> Tensor | None:
-    """``[A, S]``: the whole position at which each token was rotated, nan where none fits; None if none can be read."""
-    by_name = {c.short.rpartition(".")[2]: c.got for c in wrong if not c.short.endswith("inv_freq")}
-    angles = _read_angles(case, by_name, inputs)
-    if angles is None or case.spec.coordinates == "real" or isinstance(case.spec.axes, Mixed):
-        return None
-    speeds = case.spec.inv_freq(case.seq_len) if case.frequencies is None else case.frequencies
-    speeds = speeds * case.spec.position_scale
-    turning = [p for p in speeds.argsort().tolist() if speeds[p] > 0]
+def _positions(case: RotationCase, angles: Tensor) -> Tensor:
+    """``[A, S]``: the whole position at which each token was rotated; nan where none fits."""
+    speeds = case.spec.inv_freq(case.seq_len) * case.spec.position_scale
     owner = case.spec.axes.axis_of_pair(case.spec.pairs)
+    turning = [p for p in speeds.argsort().tolist() if speeds[p] > 0]
     rows = [_of_axis(angles, speeds, [p for p in turning if owner[p] == a]) for a in range(case.spec.axes.count)]
     return torch.stack(rows)
 
 
 def _of_axis(angles: Tensor, speeds: Tensor, turning: list[int]) -> Tensor:
     """``[S]``, as these pairs show it, the slowest first."""
-    positions = torch.zeros(angles.shape[1], dtype=torch.float64)
+    at = torch.zeros(angles.shape[1], dtype=torch.float64)
     if not turning:
-        return positions * math.nan
+        return at * math.nan
     for n, pair in enumerate(turning):
-        guess = positions * speeds[pair] if n else torch.full_like(positions, 1e-9)
-        positions = _nearest(angles[:, :, pair], guess) / speeds[pair]
-    positions = positions.round()
-    off = torch.stack(
-        [(_nearest(angles[:, :, p], positions * speeds[p]) - positions * speeds[p]).abs() for p in turning]
-    )
-    return torch.where(off.max(0).values < SURE, positions, math.nan)
+        guess = at * speeds[pair] if n else torch.full_like(at, 1e-9)
+        at = _nearest(angles[:, :, pair], guess) / speeds[pair]
+    guess = at.round()[:, None] * speeds[turning]
+    off = (_nearest(angles[:, :, turning], guess) - guess).abs()
+    return torch.where(off.amax(-1) < SURE, at.round(), math.nan)
 
 
 def _nearest(angles: Tensor, guess: Tensor) -> Tensor:
@@ -183,12 +172,7 @@ def _nearest(angles: Tensor, guess: Tensor) -> Tensor:
     return guess + apart.gather(0, apart.abs().nan_to_num(99.0).argmin(0, keepdim=True)).squeeze(0)
 
 
-def _positions_of_pairs(case: RotationCase) -> Tensor:
-    shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64)
-    return (case.positions.double().T @ shares) * case.spec.position_scale  # [S, P]
-
-
-def _read_angles(case: RotationCase, by_name: dict[str, Tensor], inputs: dict[str, Tensor]) -> Tensor | None:
+def _read_angles(case: RotationCase, by_name: dict[str, Tensor], inputs: Inputs) -> Tensor | None:
     """``[ways, S, P]``: the angles that give what is seen, one where it tells cos and sin, else two."""
     sign = -1.0 if case.spec.reverse else 1.0
     cos, sin = (t if t is None or t.shape[-1] == case.spec.pairs else None for t in map(by_name.get, ("cos", "sin")))
