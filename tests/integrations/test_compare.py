@@ -7,9 +7,10 @@ import torch
 
 from phasor import RotarySpec, Rotation, patch
 from phasor.support.findings import merged
-from phasor.tools.patch.compare import INCOMPARABLE, compare_function, difference_of, largest, parameters_of
+from phasor.tools.patch.compare import INCOMPARABLE, difference_of, largest
+from phasor.tools.patch.equal_calls import compare_function
 from phasor.tools.patch.report import SiteRow, agreement
-from phasor.tools.patch.rotate_function import order_of
+from phasor.tools.patch.rotate_function import order_of, parameters_of
 from phasor.tools.patch.sites import nearest
 from phasor.tools.patch.tables import Tables, per_pair
 

@@ -10,7 +10,6 @@ half precision, and phasor rounds their sum once.
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from ...rotary.layout import Layout
 from ...support.tracing import transformed
 from .compare import difference_of
-from .rotate_function import RotateFunction
+from .rotate_function import RotateFunction, ways
 from .tables import Form
 
 PARAMETERS = ("q", "k", "cos", "sin", "unsqueeze_dim")
@@ -115,16 +114,11 @@ def _ways(widths: tuple[int, int, int], form: Form | None) -> Iterator[RotateFun
     width, _, table = widths
     if width % 2 or table not in (width, width // 2):
         return
-    roundings: tuple[dict[str, bool], ...] = ({"promoted": True}, {}, {"widened": True})
-    for interleaved, backwards, rounding in product((False, True), (False, True), roundings):
+    sheared = table == width and form is None  # two angles for each pair
+    for interleaved in (False,) if sheared else (False, True):
         layout = Layout(head_dim=width, interleaved=interleaved)
-        common: dict[str, Any] = {"backwards": backwards, **rounding}
-        if table == width // 2:
-            yield RotateFunction(PARAMETERS, 1, "bhsd", "half", layout, **common)
-        elif form is not None:
-            yield RotateFunction(PARAMETERS, 1, "bhsd", form, layout, **common)
-        elif not interleaved:  # two angles for each pair
-            yield RotateFunction(PARAMETERS, 1, "bhsd", "doubled", layout, sheared=True, **common)
+        form = "half" if table < width else form or "doubled"
+        yield from ways(layout, form, (False, True), PARAMETERS, 1, ("bhsd",), sheared=sheared)
 
 
 Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
