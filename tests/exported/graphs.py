@@ -139,6 +139,17 @@ def _summed(x: str, half: str, y: str) -> list[Any]:
     return [*products, n("Add", [f"{x}_c", f"{x}_s"], [y], f"turn_{x}")]
 
 
+def joined(made: Any, before: Any = (), after: Any = (), read: Any = None, **constants: Any) -> Any:
+    """The same graph with more nodes and constants, of which its own nodes ``read`` some in the place of others."""
+    own = list(made.graph.node)
+    for node in own:
+        node.input[:] = [(read or {}).get(name, name) for name in node.input]
+    del made.graph.node[:]
+    made.graph.node.extend([*before, *own, *after])
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items())
+    return made
+
+
 def grouped(cos: np.ndarray, sin: np.ndarray, packed: bool = False, **marks: Any) -> Any:
     """onnxruntime's GroupQueryAttention, which turns q and k itself; ``packed``: out of one tensor, with v behind."""
     parts = {"query": 3} if packed else {"query": 1, "key": 1, "value": 1}

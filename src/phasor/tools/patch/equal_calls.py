@@ -110,8 +110,8 @@ def _by_name(
     for tables in several:
         spec, formed = tables.spec, replace(tables, spec=tables.spec.replace(learned=False))
         kinds = [(d, d) for d in dtypes] + ([(torch.bfloat16, torch.float32)] if tables.rounded else [])
-        places = [place for positions in positions_for(spec, torch.device("cpu")) for place in shaped(spec, positions)]
-        places = [place for place, last in places if last == tables.coordinates_last]
+        shapes = [one for positions in positions_for(spec, torch.device("cpu")) for one in shaped(spec, positions)]
+        places = [place for place, last in shapes if last == tables.coordinates_last]
         for place, width, (dtype, of_tables) in product(places, dict.fromkeys((spec.head_dim, 2 * spec.pairs)), kinds):
             cos, sin = formed.at(torch.zeros(1, dtype=of_tables), place)
             given = {"cos": cos, "sin": sin, "position_ids": place}

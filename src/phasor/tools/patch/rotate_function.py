@@ -248,7 +248,7 @@ class RotateFunction:
         return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
 
 
-ROUNDINGS: tuple[dict[str, bool], ...] = ({"promoted": True}, {}, {"widened": True})
+ROUNDINGS: tuple[dict[str, Any], ...] = ({"promoted": True}, {}, {"widened": True})
 
 
 def ways(
