@@ -110,6 +110,12 @@ def plain(name: str, inv_freq: np.ndarray, factor: float = 1.0, shift: int = 0, 
     return model(nodes, constants)
 
 
+def nodes(name: str = "halves", factor: float | None = None, shift: int = 0, wrong: str = "", **off: Any) -> Any:
+    """``plain`` with the frequencies and the factor of its config, unless they are to be others."""
+    factor = (FACTOR if name == "yarn" else 1.0) if factor is None else factor
+    return plain(name, frequencies(name, **off), factor, shift, wrong)
+
+
 def _halves(x: str, y: str, backwards: bool) -> list[Any]:
     n = helper.make_node
     cut = [n("Slice", [x, "zero", "half", "axis"], [f"{x}_a"]), n("Slice", [x, "half", "width", "axis"], [f"{x}_b"])]

@@ -19,20 +19,18 @@ from phasor.tools.onnx import check  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,
-    FACTOR,
     HEAD,
     HEADS,
     SIZES,
     attending,
     counted,
-    frequencies,
     grouped,
     in_pairs,
     info,
     joined,
     model,
+    nodes,
     operators,
-    plain,
     projected,
     tables,
 )  # fmt: skip
@@ -59,11 +57,6 @@ def causes(report):
 def ops(name="halves", domain="", shift=0, marks=None, **wrong):
     """Operators by tables, in which something may be wrong."""
     return operators(name, *tables(name, **wrong), domain=domain, shift=shift, **(marks or {}))
-
-
-def nodes(name="halves", factor=None, shift=0, wrong="", **off):
-    factor = (FACTOR if name == "yarn" else 1.0) if factor is None else factor
-    return plain(name, frequencies(name, **off), factor, shift, wrong)
 
 
 def gqa(packed=False, marks=None, **wrong):
