@@ -51,7 +51,7 @@ def look(tmp_path):
 
 
 def causes(report):
-    return {site.cause for site in report.sites if site.verdict == "wrong"}
+    return {site.cause for site in report.findings if site.verdict == "wrong"}
 
 
 def ops(name="halves", domain="", shift=0, marks=None, **wrong):
@@ -398,7 +398,7 @@ def test_a_graph_beside_its_config(look, case):
 
 
 def test_q_is_before_k_and_a_model_without_rotation_is_refused(look):
-    assert [(site.layer, site.where) for site in look(ops(), "halves").sites] == [(0, "turn_q"), (0, "turn_k")]
+    assert [(site.layer, site.where) for site in look(ops(), "halves").findings] == [(0, "turn_q"), (0, "turn_k")]
     config = {"model_type": "llama4_text", **SIZES, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
     bare = dataclasses.replace(read_config(config), layers=(None,) * 4)
     with pytest.raises(ValueError, match="config must have a layer that rotates, got llama4_text with none"):

@@ -36,17 +36,11 @@ def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
     return "bshd" if from_end == -2 else "bhsd"
 
 
-def pair(rotate: Rotate, default: int, order: Order) -> Callable:
-    def both(
-        q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
-    ) -> Any:
-        return rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
-
-    return both
-
-
 def one_or_pair(rotate: Rotate, default: int, order: Order) -> Callable:
-    def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
+    def either(
+        q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, position_ids: Any = None,
+        unsqueeze_dim: int = default,
+    ) -> Any:  # fmt: skip
         rotated = rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
         return rotated[0] if k is None else rotated
 
@@ -99,14 +93,7 @@ def states(rotate: Rotate, default: int, order: Order) -> Callable:
 
 
 def one(rotate: Rotate, default: int, order: Order) -> Callable:
-    def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
-        return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
-
-    return alone
-
-
-def one_of_grid(rotate: Rotate, default: int, order: Order) -> Callable:
-    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any = None, *, unsqueeze_dim: int = default) -> Tensor:
         return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
 
     return alone
@@ -131,15 +118,15 @@ def sinusoidal(rotate: Rotate, default: int, order: Order) -> Callable:
 
 
 CALLS: dict[tuple[str, ...], Call] = {
-    ("q", "k", "cos", "sin", "unsqueeze_dim"): pair,
-    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): pair,
+    ("q", "k", "cos", "sin", "unsqueeze_dim"): one_or_pair,
+    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): one_or_pair,
     ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"): one_or_pair,
     ("q", "k", "cos", "sin"): fixed_pair,
     ("q", "k", "cos", "sin", "**kwargs"): after_prefix,
     ("q", "k", "v", "cos", "sin", "position_ids", "unsqueeze_dim"): gathered,
     ("self", "hidden_states", "relative_position_embeddings"): states,
     ("x", "cos", "sin", "unsqueeze_dim"): one,
-    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
+    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one,
     ("tensor", "sin", "cos"): sin_first,
     ("sinusoidal_pos", "query_layer", "key_layer", "value_layer=None"): sinusoidal,
 }
