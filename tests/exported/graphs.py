@@ -110,6 +110,12 @@ def plain(name: str, inv_freq: np.ndarray, factor: float = 1.0, shift: int = 0, 
     return model(nodes, constants)
 
 
+def nodes(name: str = "halves", factor: float | None = None, shift: int = 0, wrong: str = "", **off: Any) -> Any:
+    """``plain`` with the frequencies and the factor of its config, unless they are to be others."""
+    factor = (FACTOR if name == "yarn" else 1.0) if factor is None else factor
+    return plain(name, frequencies(name, **off), factor, shift, wrong)
+
+
 def _halves(x: str, y: str, backwards: bool) -> list[Any]:
     n = helper.make_node
     cut = [n("Slice", [x, "zero", "half", "axis"], [f"{x}_a"]), n("Slice", [x, "half", "width", "axis"], [f"{x}_b"])]
@@ -137,6 +143,17 @@ def _summed(x: str, half: str, y: str) -> list[Any]:
     n = helper.make_node
     products = [n("Mul", [x, "Cos"], [f"{x}_c"]), n("Mul", [half, "Sin"], [f"{x}_s"])]
     return [*products, n("Add", [f"{x}_c", f"{x}_s"], [y], f"turn_{x}")]
+
+
+def joined(made: Any, before: Any = (), after: Any = (), read: Any = None, **constants: Any) -> Any:
+    """The same graph with more nodes and constants, of which its own nodes ``read`` some in the place of others."""
+    own = list(made.graph.node)
+    for node in own:
+        node.input[:] = [(read or {}).get(name, name) for name in node.input]
+    del made.graph.node[:]
+    made.graph.node.extend([*before, *own, *after])
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items())
+    return made
 
 
 def grouped(cos: np.ndarray, sin: np.ndarray, packed: bool = False, **marks: Any) -> Any:

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,22 +19,23 @@ from phasor.tools.onnx import check  # noqa: E402
 
 from .graphs import (  # noqa: E402
     CONFIGS,
-    FACTOR,
     HEAD,
     HEADS,
     SIZES,
     attending,
     counted,
-    frequencies,
     grouped,
     in_pairs,
     info,
+    joined,
     model,
+    nodes,
     operators,
-    plain,
     projected,
     tables,
 )  # fmt: skip
+
+n = helper.make_node
 
 
 @pytest.fixture
@@ -49,262 +51,97 @@ def look(tmp_path):
 
 
 def causes(report):
-    return {site.cause for site in report.sites if site.verdict == "wrong"}
+    return {site.cause for site in report.findings if site.verdict == "wrong"}
 
 
-def factor_of(name):
-    return FACTOR if name == "yarn" else 1.0
+def ops(name="halves", domain="", shift=0, marks=None, **wrong):
+    """Operators by tables, in which something may be wrong."""
+    return operators(name, *tables(name, **wrong), domain=domain, shift=shift, **(marks or {}))
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("domain", ["", "com.microsoft"])
-def test_operators_that_are_right(look, name, domain):
-    report = look(operators(name, *tables(name), domain=domain), name)
-    assert report.equal, report.describe()
-    assert [(site.layer, site.where) for site in report.sites] == [(0, "turn_q"), (0, "turn_k")]
-    assert all("its tables end at position 511" in site.notes for site in report.sites)
+def gqa(packed=False, marks=None, **wrong):
+    """One operator that turns q and k and attends."""
+    return grouped(*tables("halves", **wrong), packed=packed, **(marks or {}))
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_plain_nodes_that_are_right(look, name):
-    report = look(plain(name, frequencies(name), factor_of(name)), name)
-    assert report.equal, report.describe()
-    assert [site.what for site in report.sites] == ["plain nodes up to 'q_rotated'", "plain nodes up to 'k_rotated'"]
+def rounded(dtype=np.float16, back=np.float16, **wrong):
+    return operators("halves", *(t.astype(dtype).astype(back) for t in tables("halves", **wrong)))
 
 
-def test_the_graphs_themselves_run_and_agree():
-    """Both forms and onnxruntime: otherwise the tests above would prove little."""
-    onnxruntime = pytest.importorskip("onnxruntime")
-    rng = np.random.default_rng(0)
-    given = {x: rng.standard_normal((1, HEADS, 3, HEAD)).astype(np.float32) for x in ("q", "k")}
-    given["positions"] = np.array([[0, 7, 300]])
-    for name in CONFIGS:
-        pair = operators(name, *tables(name)), plain(name, frequencies(name), factor_of(name))
-        a, b = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, given)[0] for m in pair)
-        np.testing.assert_allclose(a, b, atol=2e-4)  # angles of 300 radians in float32
-
-
-MISTAKES = {
-    "base": ("halves", lambda: tables("halves", base=10000.0), {}),
-    "scaling": ("linear", lambda: tables("linear", scaled=False), {}),
-    "attention_factor": ("yarn", lambda: tables("yarn", factor=1.0), {}),
-    "layout": ("halves", lambda: tables("halves"), {"interleaved": 1}),
-    "positions": ("halves", lambda: tables("halves"), {"shift": 1}),
-    "direction": ("halves", lambda: (tables("halves")[0], -tables("halves")[1]), {}),
-    "low_precision": ("halves", lambda: tuple(t.astype(np.float16).astype(np.float32) for t in tables("halves")), {}),
-}
-
-
-@pytest.mark.parametrize("domain", ["", "com.microsoft"])
-@pytest.mark.parametrize("cause", MISTAKES)
-def test_mistakes_of_operators_have_names(look, cause, domain):
-    name, made, marks = MISTAKES[cause]
-    report = look(operators(name, *made(), domain=domain, **marks), name)
-    assert not report.equal and causes(report) == {cause}, report.describe()
-
-
-def test_the_sentence_of_a_mistake(look):
-    report = look(operators("halves", *tables("halves", base=10000.0)), "halves")
-    assert report.sites[0].reason == "the base is 10000, and must be 500000"
-    first = report.sites[0].difference
-    assert (first.position, first.channel) == ((1,), 1) and "first at position 1, head 0, channel 1" in str(report)
-    assert str(report).startswith("model.onnx: wrong: 2 of 2 rotations: base\nwrong: layer 0, turn_q: RotaryEmbedding")
-    assert report.exit_code == 1
-    low = look(operators("halves", *MISTAKES["low_precision"][1]()), "halves")
-    assert "cos and sin were rounded to float16" in low.sites[0].reason
-
-
-def test_a_wrong_rotary_embedding_dim(look):
+def wider_ladder():
     """All 16 channels by a ladder of 16, where the first 8 must turn by a ladder of 8."""
     angles = np.arange(512)[:, None] * np.array([10000.0 ** (-2 * i / 16) for i in range(8)])
-    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-    report = look(operators("partial", cos, sin, rotary_embedding_dim=16), "partial")
-    assert causes(report) == {"rotary_dim"} and "only 8 must be" in report.sites[0].reason
-    report = look(operators("partial", *tables("partial"), rotary_embedding_dim=16), "partial")  # cannot even run
-    assert {site.verdict for site in report.sites} == {"not shown"} and not report.equal
+    return operators("partial", *(f(angles).astype(np.float32) for f in (np.cos, np.sin)), rotary_embedding_dim=16)
 
 
-def test_half_precision_tables_of_half_precision_heads_are_a_note(look):
-    half = tuple(t.astype(np.float16) for t in tables("halves"))
-    report = look(operators("halves", *half), "halves")
-    assert report.equal and "its tables and products are in half precision" in report.sites[0].notes
-    wrong = tuple(t.astype(np.float16) for t in tables("halves", base=400000.0))
-    assert causes(look(operators("halves", *wrong), "halves")) == {"base"}
-
-
-@pytest.mark.parametrize(
-    "cause, name, made",
-    [
-        ("base", "halves", lambda: plain("halves", frequencies("halves", base=10000.0))),
-        ("scaling", "linear", lambda: plain("linear", frequencies("linear", scaled=False))),
-        ("attention_factor", "yarn", lambda: plain("yarn", frequencies("yarn"))),
-        ("layout", "halves", lambda: plain("halves", frequencies("halves"), wrong="layout")),
-        ("layout", "interleaved", lambda: plain("interleaved", frequencies("interleaved"), wrong="layout")),
-        ("positions", "partial", lambda: plain("partial", frequencies("partial"), shift=2)),
-        ("direction", "partial", lambda: plain("partial", frequencies("partial"), wrong="direction")),
-        ("lost_minus", "halves", lambda: plain("halves", frequencies("halves"), wrong="lost_minus")),
-        ("lost_minus", "halves", lambda: attending(plain("halves", frequencies("halves"), wrong="lost_minus"))),
-    ],
-)
-def test_mistakes_of_plain_nodes_have_names(look, cause, name, made):
-    report = look(made(), name)
-    assert not report.equal and causes(report) == {cause}, report.describe()
-
-
-def test_attention_that_rotates_inside(look):
-    report = look(grouped(*tables("halves")), "halves")
-    assert report.equal and len(report.sites) == 2, report.describe()
-    assert causes(look(grouped(*tables("halves"), rotary_interleaved=1), "halves")) == {"layout"}
-    assert causes(look(grouped(*tables("halves", base=1e6)), "halves")) == {"base"}
-
-
-def test_attention_that_takes_q_k_and_v_in_one_tensor(look):
-    """As onnxruntime-genai builds most models: both rotations are counted."""
-    report = look(grouped(*tables("halves"), packed=True), "halves")
-    assert report.equal and [site.layer for site in report.sites] == [0, 0], report.describe()
-    assert causes(look(grouped(*tables("halves", base=1e6), packed=True), "halves")) == {"base"}
-
-
-def test_heads_of_another_width_than_those_of_the_config(look):
-    report = look(grouped(*tables("halves")), CONFIGS["halves"] | {"hidden_size": 128})
-    assert {site.verdict for site in report.sites} == {"not shown"} and report.verdict == "not shown"
-    assert {s.reason for s in report.sites} == {"its heads have 16 channels, and those of the config 64"}
-
-
-def test_heads_that_are_cut_into_pairs(look):
-    assert look(in_pairs(), "interleaved").equal
-    assert causes(look(in_pairs(), "halves")) == {"unknown"}  # the layout and the base are others, too
-
-
-def test_positions_behind_a_cache_whose_size_has_a_name_of_its_own(look):
-    """As torch.export names sizes: the cache is empty, so that positions begin with 0."""
-    n = helper.make_node
-    count = [
-        *(n("Shape", [x], [f"{x}_axis"], start=2, end=3) for x in ("past", "q")),
-        n("Squeeze", ["past_axis"], ["before"]),
-        n("Add", ["past_axis", "q_axis"], ["all"]),
-        n("Squeeze", ["all"], ["end"]),
-        n("Range", ["before", "end", "one"], ["counted"]),
-        n("Unsqueeze", ["counted", "zero"], ["positions"]),
-    ]
-    inputs = [
+def behind_a_cache(first="before", last="end"):
+    """Positions behind a cache whose size has a name of its own, as torch.export names sizes: the cache is empty."""
+    count = [n("Shape", [x], [f"{x}_axis"], start=2, end=3) for x in ("past", "q")]
+    count += [n("Squeeze", ["past_axis"], ["before"]), n("Add", ["past_axis", "q_axis"], ["all"])]
+    count += [n("Squeeze", ["all"], ["end"]), n("Add", ["end", "one"], ["more"])]
+    count += [n("Range", [first, last, "one"], ["counted"]), n("Unsqueeze", ["counted", "zero"], ["positions"])]
+    ids, past = (
         info("ids", TensorProto.INT64, "batch", "seq"),
         info("past", TensorProto.FLOAT, "batch", HEADS, "s88", HEAD),
-    ]
-    assert look(counted(count, inputs, {"zero": [0], "one": 1}), "halves").equal
-    count[-2] = n("Range", ["one", "more", "one"], ["counted"])
-    count.insert(-2, n("Add", ["end", "one"], ["more"]))
-    assert causes(look(counted(count, inputs, {"zero": [0], "one": 1}), "halves")) == {"positions"}
+    )
+    return counted(count, [ids, past], {"zero": [0], "one": 1})
 
 
-def test_tables_whose_rows_are_gathered_element_by_element(look):
-    """As torch.gather is exported."""
-    made = operators("halves", *tables("halves"), domain="com.microsoft")
-    n = helper.make_node
-    made.graph.node.insert(0, n("GatherElements", ["cos", "order"], ["cos_rows"]))
-    for node in made.graph.node[1:]:
-        node.input[2] = "cos_rows"
-    order = np.broadcast_to(np.arange(512)[:, None], (512, 8))
-    made.graph.initializer.append(numpy_helper.from_array(order, "order"))
-    report = look(made, "halves")
-    assert report.equal and "its tables end at position 511" in report.sites[0].notes, report.describe()
-
-
-@pytest.mark.parametrize("domain", ["", "com.microsoft"])
-def test_tables_shorter_than_the_declared_length(look, domain):
-    """onnxruntime reads no row behind its tables: 1.32 raises, earlier ones read what lies there (its issue 28205)."""
-    report = look(operators("halves", *tables("halves", rows=64), domain=domain), "halves")
-    assert report.exit_code == 1 and causes(report) == {"table_length"}
-    assert "positions 64 to 511 cannot be rotated, and the config declares 512" in report.describe()
-    assert causes(look(operators("halves", *tables("halves", rows=511), domain=domain), "halves")) == {"table_length"}
-    wrong = look(operators("halves", *tables("halves", rows=64, base=1e4), domain=domain), "halves")
-    assert causes(wrong) == {"base"}  # what is wrong at positions that it has is said first
-
-
-def test_short_tables_of_a_graph_that_counts_its_positions(look):
-    """It is run on fewer tokens than its tables have rows, which are seen in the file."""
-    assert look(grouped(*tables("halves")), "halves").equal
-    report = look(grouped(*tables("halves", rows=64)), "halves")
-    assert causes(report) == {"table_length"} and "positions 64 to 511" in report.describe()
+def gathered():
+    """Tables whose rows are gathered element by element, as torch.gather is exported."""
+    made, order = ops(domain="com.microsoft"), np.broadcast_to(np.arange(512)[:, None], (512, 8))
+    return joined(made, [n("GatherElements", ["cos", "order"], ["rows"])], read={"cos": "rows"}, order=order)
 
 
 def sliced(rows):
     """Tables cut to the length of the sequence, whose positions are counted from 0: as older Llama code is exported."""
-    n, made = helper.make_node, operators("halves", *tables("halves", rows=rows))
-    turned = list(made.graph.node)
-    del made.graph.node[:]
-    made.graph.node.append(n("Shape", ["q"], ["length"], start=2, end=3))
+    made = ops(rows=rows)
+    cut = [n("Shape", ["q"], ["length"], start=2, end=3)]
     for x in ("cos", "sin"):
-        made.graph.node.append(n("Slice", [x, "start", "length", "start"], [f"{x}_rows"]))
-        made.graph.node.append(n("Unsqueeze", [f"{x}_rows", "start"], [f"{x}_of"]))
-    for node in turned:
-        del node.input[1:]
-        node.input.extend(["cos_of", "sin_of"])
-    made.graph.node.extend(turned)
-    made.graph.initializer.append(numpy_helper.from_array(np.array([0]), "start"))
+        cut += [
+            n("Slice", [x, "start", "length", "start"], [f"{x}_rows"]),
+            n("Unsqueeze", [f"{x}_rows", "start"], [f"{x}_of"]),
+        ]
+    for node in made.graph.node:
+        del node.input[3]
     del made.graph.input[2]
+    return joined(made, cut, read={"cos": "cos_of", "sin": "sin_of"}, start=[0])
+
+
+def undeclared():
+    return dataclasses.replace(read_config(CONFIGS["halves"]), max_position=None)
+
+
+def shapes_computed(**wrong):
+    """As the exporter before torch.export writes models: nothing in the file says the shapes of q and k."""
+    made = projected()
+    made.graph.initializer[0].CopyFrom(numpy_helper.from_array(tables("halves", **wrong)[0], "cos"))
     return made
 
 
-def test_short_tables_that_are_cut_to_the_sequence(look):
-    assert look(sliced(512), "halves").equal
-    assert causes(look(sliced(511), "halves")) == {"table_length"}
+def warped(stated=None):
+    """An operator that nobody knows: behind the rotation, or in front of a projection whose sizes are stated or not."""
+    if stated is None:
+        return attending(ops(), after=[n("Warp", ["q_rotated"], ["bent"], domain="mine")], q="bent")
+    made = attending(ops())
+    made.graph.node[0].input[0] = "bent"
+    if stated:
+        made.graph.value_info.append(info("bent", TensorProto.FLOAT, "batch", "seq", 32))
+    return joined(made, [n("Warp", ["x"], ["bent"], domain="mine")])
 
 
-def test_tables_that_end_where_no_length_is_declared(look):
-    undeclared = dataclasses.replace(read_config(CONFIGS["halves"]), max_position=None)
-    report = look(operators("halves", *tables("halves", rows=64)), undeclared)
-    assert report.equal and "the config declares no length that they must reach" in report.describe()
-
-
-def test_sizes_that_the_graph_computes(look):
-    """As the exporter before torch.export writes models: nothing in the file says the shapes of q and k."""
-    made = projected()
-    assert look(made, "halves").equal
-    made.graph.initializer[0].CopyFrom(numpy_helper.from_array(tables("halves", base=1e6)[0], "cos"))
-    assert not look(made, "halves").equal
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_attention_whose_weights_are_not_read(look, name):
-    """q and k are found where they meet, between projections whose weights could spoil every value."""
-    for made in (operators(name, *tables(name)), plain(name, frequencies(name), factor_of(name))):
-        report = look(attending(made), name)
-        assert report.equal and [site.layer for site in report.sites] == [0, 0], report.describe()
-    assert causes(look(attending(operators(name, *tables(name), shift=1)), name)) == {"positions"}
-
-
-def test_an_operator_that_nobody_knows_is_said(look):
-    """It may do anything between a rotation and its attention; where the file states sizes, what follows is seen."""
-    made = operators("halves", *tables("halves"))
-    report = look(
-        attending(made, after=[helper.make_node("Warp", ["q_rotated"], ["bent"], domain="mine")], q="bent"), "halves"
-    )
-    assert report.verdict == "not shown"
-    assert "not run: Warp 'bent': no operator of mine that is known here" in report.describe()
-    stated = attending(made, before=[helper.make_node("Warp", ["x"], ["bent"], domain="mine")])
-    stated.graph.node[3].input[0] = "bent"
-    nodes = sorted(stated.graph.node, key=lambda node: node.op_type != "Warp")
-    del stated.graph.node[:]
-    stated.graph.node.extend(nodes)
-    assert look(stated, "halves").verdict == "not shown"
-    stated.graph.value_info.append(info("bent", TensorProto.FLOAT, "batch", "seq", 32))
-    assert look(stated, "halves").equal
-
-
-def test_a_rotation_in_a_branch_is_not_shown(look):
-    made = attending(plain("halves", frequencies("halves")))
-    inner = made.graph.node[:]
-    branches = {}
-    for branch in ("then_branch", "else_branch"):
-        output = [info("out", TensorProto.FLOAT, "batch", HEADS, "seq", HEAD)]
-        branches[branch] = helper.make_graph(inner, branch, [], output)
+def whole_in_a_branch():
+    made = attending(nodes())
+    output = [info("out", TensorProto.FLOAT, "batch", HEADS, "seq", HEAD)]
+    bodies = {f"{word}_branch": helper.make_graph(made.graph.node[:], word, [], output) for word in ("then", "else")}
     del made.graph.node[:]
-    made.graph.node.append(helper.make_node("If", ["yes"], ["out"], "if", **branches))
-    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
-    report = look(made, "halves")
-    assert {site.verdict for site in report.sites} == {"not shown"} and not report.equal, report.describe()
-    assert {site.reason for site in report.sites} == {"it stands in a branch"}
+    return joined(made, [n("If", ["yes"], ["out"], "if", **bodies)], yes=True)
+
+
+def hidden_in_a_branch():
+    inner = n("RotaryEmbedding", ["q", "cos", "sin", "positions"], ["y"], "hidden")
+    body = helper.make_graph([inner], "body", [], [info("y", TensorProto.FLOAT, None)])
+    return joined(ops(), after=[n("If", ["yes"], ["z"], "if", then_branch=body, else_branch=body)], yes=True)
 
 
 TEMPERED = {
@@ -315,65 +152,41 @@ TEMPERED = {
 }  # fmt: skip
 
 
-def test_queries_that_are_longer_farther_away(look):
-    """Ministral 3 multiplies them by 1 + 0.1 ln(1 + floor(position / 128)), which is no fault of the rotation."""
-    n, numbers = helper.make_node, {"length": 128.0, "ones": 1.0, "beta": 0.1}
+def tempered(q="q_long"):
+    """Ministral 3 multiplies queries by 1 + 0.1 ln(1 + floor(position / 128)), which is no fault of the rotation."""
     after = [n("Cast", ["positions"], ["at"], to=TensorProto.FLOAT), n("Div", ["at", "length"], ["windows"])]
     after += [n("Floor", ["windows"], ["whole"]), n("Add", ["whole", "ones"], ["more"]), n("Log", ["more"], ["log"])]
     after += [n("Mul", ["log", "beta"], ["grown"]), n("Add", ["grown", "ones"], ["by"])]
     after += [n("Unsqueeze", ["by", "axes"], ["by_token"]), n("Mul", ["q_rotated", "by_token"], ["q_long"])]
-    made = operators("yarn", *tables("yarn", factor=1.0))
-    made.graph.initializer.extend(numpy_helper.from_array(np.float32(v), name) for name, v in numbers.items())
-    made.graph.initializer.append(numpy_helper.from_array(np.array([1, 3]), "axes"))
-    assert look(attending(made, after=after, q="q_long"), TEMPERED).equal
-    report = look(attending(made), TEMPERED)
-    assert [site.verdict for site in report.sites] == ["wrong", "right"], report.describe()
+    numbers = {name: np.float32(x) for name, x in (("length", 128.0), ("ones", 1.0), ("beta", 0.1))}
+    return attending(joined(ops("yarn", factor=1.0), **numbers, axes=[1, 3]), after=after, q=q)
 
 
-def one_rotation():
-    made = operators("halves", *tables("halves"))
+def only_one():
+    made = ops()
     del made.graph.node[1]
-    made.graph.node.append(helper.make_node("Identity", ["k"], ["k_rotated"]))
+    return joined(made, after=[n("Identity", ["k"], ["k_rotated"])])
+
+
+def tables_from_data():
+    made = ops()
+    del made.graph.initializer[:]
+    made.graph.input.extend(info(name, TensorProto.FLOAT, 512, 8) for name in ("cos", "sin"))
     return made
 
 
-def test_a_rotation_that_is_missing_is_counted(look):
-    report = look(one_rotation(), "halves")
-    assert not report.equal and report.sites[0].verdict == "right"
-    assert "the config has 2 rotations, and 1 were found in the graph" in report.describe()
-
-
-def test_nothing_that_turns(look):
-    nodes = [helper.make_node("Identity", [x], [f"{x}_rotated"]) for x in ("q", "k")]
-    report = look(model(nodes, {}), "halves")
-    assert not report.equal and str(report).startswith("model.onnx: not shown: 0 rotations\n")
-    assert report.exit_code == 1 and "the config has 2 rotations, and 0 were found in the graph" in str(report)
-
-
-def test_tables_from_data_are_not_read(look):
-    made = operators("halves", *tables("halves"))
-    del made.graph.initializer[:]
-    made.graph.input.extend(info(n, TensorProto.FLOAT, 512, 8) for n in ("cos", "sin"))
-    report = look(made, "halves")
-    assert not report.equal and {site.verdict for site in report.sites} == {"not shown"}
-    reason = "it is multiplied by what depends on the data (mul), the inputs 'q', 'cos', 'sin'"
-    assert report.sites[0].reason == reason
-
-
-def test_two_inputs_that_may_be_positions_are_not_guessed(look):
-    made = operators("halves", *tables("halves"), shift=1)
+def two_positions():
+    made = ops(shift=1)
     del made.graph.initializer[2]
     made.graph.input.append(info("shift", TensorProto.INT64))
-    report = look(made, "halves")
-    assert not report.equal and {site.verdict for site in report.sites} == {"not shown"}
-    assert "it depends on the inputs 'positions', 'shift': which of them are positions?" in report.sites[0].reason
+    return made
 
 
-def test_one_first_position_for_all_tokens(look):
-    """com.microsoft's operator takes it; which number it is, is not known, so 0 is taken."""
-    made = operators("halves", *tables("halves"), domain="com.microsoft")
+def first_position():
+    """com.microsoft's operator takes one for all tokens; which number it is, is not known, so 0 is taken."""
+    made = ops(domain="com.microsoft")
     made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, 1))
-    assert look(made, "halves").equal
+    return made
 
 
 def fixed(made, tokens):
@@ -385,38 +198,41 @@ def fixed(made, tokens):
     return made
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 100])
-def test_a_graph_of_fixed_length_is_asked_as_often_as_it_takes(look, tokens):
-    """A graph for decoding has one token: at position 0 alone, everything would be right."""
-    assert look(fixed(operators("halves", *tables("halves")), tokens), "halves").equal
-    wrong = look(fixed(operators("halves", *tables("halves", base=1e6)), tokens), "halves")
-    assert causes(wrong) == {"base"}
-
-
-def test_position_0_alone_proves_nothing(look):
-    report = look(fixed(grouped(*tables("halves", base=1e6)), 1), "halves")
-    assert {site.verdict for site in report.sites} == {"not shown"}
-    assert "one token does not show whether positions turn it" in report.sites[0].reason
-
-
-def test_tables_that_would_fill_the_memory_are_not_formed(look):
-    made = operators("halves", *tables("halves"))
-    made.graph.node.insert(0, helper.make_node("Expand", ["cos", "shape"], ["wide"]))
-    made.graph.node.insert(1, helper.make_node("Slice", ["wide", "zero", "rows"], ["narrow"]))
-    constants = {"shape": [2**40, 512, 8], "zero": [0], "rows": [1]}
-    made.graph.initializer.extend(numpy_helper.from_array(np.array(v), n) for n, v in constants.items())
+def enormous():
+    """Tables that would fill the memory."""
+    wide = [n("Expand", ["cos", "shape"], ["wide"]), n("Slice", ["wide", "zero", "rows"], ["narrow"])]
+    made = joined(ops(), wide, shape=[2**40, 512, 8], zero=[0], rows=[1])
     made.graph.node[2].input[1] = "narrow"
-    report = look(made, "halves")
-    assert "Expand 'wide': a value of 1099511627776 x 512 x 8 is too large" in report.sites[0].reason
-    assert report.sites[1].verdict == "right"
+    return made
 
 
-def test_cos_and_sin_that_belong_to_nothing_are_said(look):
-    made = plain("halves", frequencies("halves"))
-    made.graph.node.extend([helper.make_node("Sin", ["angles"], ["other"], "lonely")])
-    report = look(made, "halves")
-    assert not report.equal and report.stray == ("lonely",)
-    assert "1 nodes that form cos or sin belong to no rotation that was found: lonely" in report.describe()
+def rows_of_the_first(made):
+    """The second sequence of a batch is turned by the positions of the first."""
+    first = [n("Gather", ["positions", "row"], ["one_row"], axis=0), n("Shape", ["positions"], ["both"])]
+    first += [n("Expand", ["one_row", "both"], ["shared"])]
+    return joined(made, first, read={"positions": "shared"}, row=[0])
+
+
+def of_opset_18():
+    """What torch.onnx.export writes without a word if it is asked for opset 26."""
+    made = ops()
+    made.opset_import[0].version = 18
+    return made
+
+
+def by_a_function():
+    made, opset = ops(), [helper.make_opsetid("", 23)]
+    node, inner = made.graph.node[0], n("RotaryEmbedding", ["a", "b", "c", "d"], ["y"])
+    made.functions.append(helper.make_function("mine", "Turn", ["a", "b", "c", "d"], ["y"], [inner], opset))
+    made.opset_import.append(helper.make_opsetid("mine", 1))
+    node.CopyFrom(n("Turn", list(node.input), list(node.output), "call", domain="mine"))
+    return made
+
+
+def without_inputs():
+    made = ops()
+    del made.graph.node[0].input[:]
+    return made
 
 
 SHORT, LONG = 1.0 + np.arange(HEAD // 2) / 4, 2.0 + np.arange(HEAD // 2)
@@ -458,84 +274,135 @@ def chosen(then, otherwise, least=128, by="mask", data=STRETCHED):
     return made
 
 
-@pytest.mark.parametrize("by", ["mask", "positions"])
-def test_tables_that_a_length_chooses_are_looked_at_for_both_lengths(look, by):
-    short, long = stretched(SHORT), stretched(LONG)
-    report = look(chosen(long, short, by=by), STRETCHED)
-    assert report.equal, report.describe()
-    lengths = "128 and 64", "512 and 129"
-    told = [f"an If chooses its tables by 'many': looked at those of {tokens} tokens" for tokens in lengths]
-    assert all(set(told) <= set(site.notes) for site in report.sites), report.describe()
-    for wrong, says in (
-        (chosen(stretched(LONG, 1.1), short, by=by), "in the tables that 512 tokens take"),
-        (chosen(long, stretched(SHORT, 1.1), by=by), "in the tables that 128 tokens take"),
-        (chosen(short, long, by=by), "in the tables that 128 tokens take"),
-        (chosen(long, short, 127, by=by), "those of sequences of 512 tokens, and must be those of 128"),
-        (chosen(long, short, 300, by=by), "in the tables that 129 tokens take"),
-        (chosen(long, short, 129, by=by), "in the tables that 129 tokens take"),
-        (chosen(long, short, 600, by=by), "those of sequences of 128 tokens, and must be those of 512"),
-    ):
-        report = look(wrong, STRETCHED)
-        assert {site.verdict for site in report.sites} == {"wrong"}, report.describe()
-        assert all(says in site.reason for site in report.sites), report.describe()
+BOTH = "the config has 2 rotations, and {} were found in the graph"
+LONGER = "in the tables that {} tokens take"
+OTHERS = "those of sequences of {} tokens, and must be those of {}"
+L, S = partial(stretched, LONG), partial(stretched, SHORT)
 
 
-def test_tables_that_a_length_chooses_where_the_config_knows_one_kind(look):
-    sound, off = (dict(zip(("cos", "sin"), t, strict=True)) for t in (tables("halves"), tables("halves", base=1e4)))
-    assert look(chosen(sound, sound), "halves").equal
-    assert causes(look(chosen(off, sound), "halves")) == causes(look(chosen(sound, off), "halves")) == {"base"}
-    fixed_length = look(fixed(chosen(off, sound), 100), "halves")
-    assert any("they were looked at for one length only" in note for note in fixed_length.sites[0].notes)
+def of_halves(**wrong):
+    return dict(zip(("cos", "sin"), tables("halves", **wrong), strict=True))
 
 
-@pytest.mark.parametrize("made", [operators, plain], ids=["operators", "plain nodes"])
-def test_positions_of_the_first_sequence_for_all_of_a_batch(look, made):
-    sound = made("halves", *(tables("halves") if made is operators else [frequencies("halves")]))
-    assert look(sound, "halves").equal
-    constants = {"row": np.array([0]), "batched": np.array([0])}
-    sound.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in constants.items())
-    nodes = list(sound.graph.node)
-    for node in nodes:
-        node.input[:] = ["shared" if name == "positions" else name for name in node.input]
-    first = [helper.make_node("Gather", ["positions", "row"], ["one_row"], axis=0)]
-    first += [
-        helper.make_node("Shape", ["positions"], ["both"]),
-        helper.make_node("Expand", ["one_row", "both"], ["shared"]),
-    ]
-    del sound.graph.node[:]
-    sound.graph.node.extend(first + nodes)
-    report = look(sound, "halves")
-    assert causes(report) == {"positions"} and not report.equal, report.describe()
-    assert "the second sequence of a batch is not rotated by its own positions" in report.sites[0].reason
+# What is made, for which config, the verdict or the cause of what is wrong, and what is said.
+CASES = {
+    **{f"{name}, {domain or 'ai.onnx'}": (partial(ops, name, domain), name, "right", "its tables end at position 511")
+       for name in CONFIGS for domain in ("", "com.microsoft")},
+    **{f"{name}, nodes": (partial(nodes, name), name, "right", "plain nodes up to 'q_rotated'") for name in CONFIGS},
+    **{f"{name}, attending": (lambda name=name: attending(ops(name)), name, "right", "layer 0") for name in CONFIGS},
+    **{f"{name}, nodes, attending": (lambda name=name: attending(nodes(name)), name, "right", "") for name in CONFIGS},
+    **{f"{cause}, {domain or 'ai.onnx'}": (partial(ops, name, domain, **wrong), name, cause, said)
+       for domain in ("", "com.microsoft") for cause, name, wrong, said in (
+        ("base", "halves", {"base": 1e4}, "first at position 1, head 0, channel 1"),
+        ("scaling", "linear", {"scaled": False}, ""),
+        ("attention_factor", "yarn", {"factor": 1.0}, ""),
+        ("layout", "halves", {"marks": {"interleaved": 1}}, ""),
+        ("positions", "halves", {"shift": 1}, ""),
+        ("table_length", "halves", {"rows": 64}, "positions 64 to 511 cannot be rotated, and the config declares 512"),
+    )},
+    "the last row": (partial(ops, rows=511), "halves", "table_length", ""),
+    "first what is wrong where it has rows": (partial(ops, rows=64, base=1e4), "halves", "base",
+        "the base is 10000, and must be 500000"),
+    "direction": (lambda: operators("halves", tables("halves")[0], -tables("halves")[1]), "halves", "direction", ""),
+    "rounded tables": (partial(rounded, back=np.float32), "halves", "low_precision",
+        "cos and sin were rounded to float16"),
+    "half precision": (rounded, "halves", "right", "its tables and products are in half precision"),
+    "half precision, base": (partial(rounded, base=4e5), "halves", "base", ""),
+    "nodes, base": (partial(nodes, base=1e4), "halves", "base", ""),
+    "nodes, scaling": (partial(nodes, "linear", scaled=False), "linear", "scaling", ""),
+    "nodes, attention factor": (partial(nodes, "yarn", 1.0), "yarn", "attention_factor", ""),
+    "nodes, layout": (partial(nodes, wrong="layout"), "halves", "layout", ""),
+    "nodes, the other layout": (partial(nodes, "interleaved", wrong="layout"), "interleaved", "layout", ""),
+    "nodes, positions": (partial(nodes, "partial", shift=2), "partial", "positions", ""),
+    "nodes, direction": (partial(nodes, "partial", wrong="direction"), "partial", "direction", ""),
+    "nodes, minus": (partial(nodes, wrong="lost_minus"), "halves", "lost_minus", ""),
+    "attending, minus": (lambda: attending(nodes(wrong="lost_minus")), "halves", "lost_minus", ""),
+    "attending, positions": (lambda: attending(ops(shift=1)), "halves", "positions", ""),
+    "too many channels": (wider_ladder, "partial", "rotary_dim", "only 8 must be"),
+    "tables for fewer channels": (partial(ops, "partial", marks={"rotary_embedding_dim": 16}), "partial", "not shown",
+        ""),
+    "attention that rotates": (gqa, "halves", "right", ""),
+    "attention, layout": (partial(gqa, marks={"rotary_interleaved": 1}), "halves", "layout", ""),
+    "attention, base": (partial(gqa, base=1e6), "halves", "base", ""),
+    "attention, rows": (partial(gqa, rows=64), "halves", "table_length", "positions 64 to 511"),
+    "q, k and v in one": (partial(gqa, True), "halves", "right", ""),
+    "q, k and v in one, base": (partial(gqa, True, base=1e6), "halves", "base", ""),
+    "wider heads": (gqa, CONFIGS["halves"] | {"hidden_size": 128}, "not shown",
+                    "its heads have 16 channels, and those of the config 64"),
+    "pairs": (in_pairs, "interleaved", "right", ""),
+    "pairs, another config": (in_pairs, "halves", "unknown", ""),  # the layout and the base are others, too
+    "a cache": (behind_a_cache, "halves", "right", ""),
+    "a cache, positions": (partial(behind_a_cache, "one", "more"), "halves", "positions", ""),
+    "gathered": (gathered, "halves", "right", "its tables end at position 511"),
+    "cut tables": (partial(sliced, 512), "halves", "right", ""),
+    "cut tables, rows": (partial(sliced, 511), "halves", "table_length", ""),
+    "no declared length": (partial(ops, rows=64), undeclared, "right",
+        "the config declares no length that they must reach"),
+    "computed sizes": (shapes_computed, "halves", "right", ""),
+    "computed sizes, base": (partial(shapes_computed, base=1e6), "halves", "unknown", ""),
+    "unknown behind": (warped, "halves", "not shown", "not run: Warp 'bent': no operator of mine that is known here"),
+    "unknown in front": (partial(warped, False), "halves", "not shown", ""),
+    "unknown, stated": (partial(warped, True), "halves", "right", ""),
+    "all in a branch": (whole_in_a_branch, "halves", "not shown", "it stands in a branch"),
+    "hidden in a branch": (hidden_in_a_branch, "halves", "not shown",
+        "hidden: RotaryEmbedding of ai.onnx: it stands in a branch"),
+    "temperature": (tempered, TEMPERED, "right", ""),
+    "no temperature": (partial(tempered, "q_rotated"), TEMPERED, "unknown", "1 of 2 rotations"),
+    "one rotation": (only_one, "halves", "not shown", BOTH.format(1)),
+    "no rotation": (lambda: model([n("Identity", [x], [f"{x}_rotated"]) for x in "qk"], {}), "halves",
+        "not shown", BOTH.format(0)),
+    "tables from data": (tables_from_data, "halves", "not shown",
+                         "it is multiplied by what depends on the data (mul), the inputs 'q', 'cos', 'sin'"),
+    "two positions": (two_positions, "halves", "not shown",
+                      "it depends on the inputs 'positions', 'shift': which of them are positions?"),
+    "one position": (first_position, "halves", "right", ""),
+    **{f"{count} tokens": (lambda count=count: fixed(ops(), count), "halves", "right", "") for count in (1, 3, 100)},
+    **{f"{count} tokens, base": (lambda count=count: fixed(ops(base=1e6), count), "halves", "base", "")
+       for count in (1, 3, 100)},
+    "position 0": (lambda: fixed(gqa(base=1e6), 1), "halves", "not shown",
+        "one token does not show whether positions turn it"),
+    "enormous": (enormous, "halves", "not shown", "Expand 'wide': a value of 1099511627776 x 512 x 8 is too large"),
+    "stray": (lambda: joined(nodes(), after=[n("Sin", ["angles"], ["other"], "lonely")]), "halves", "not shown",
+              "1 nodes that form cos or sin belong to no rotation that was found: lonely"),
+    "first row": (lambda: rows_of_the_first(ops()), "halves", "positions",
+                  "the second sequence of a batch is not rotated by its own positions"),
+    "first row, nodes": (lambda: rows_of_the_first(nodes()), "halves", "positions", "the second sequence of a batch"),
+    "opset": (of_opset_18, "halves", "not shown", "opset 18 has no such operator (it came with 23)"),
+    "a function": (by_a_function, "halves", "right", ""),
+    "no inputs": (without_inputs, "halves", "not shown",
+        "RotaryEmbedding 'turn_q': it has no input that it could rotate"),
+    **{f"lengths by {by}{said}": (partial(chosen, then, other, least, by=by), STRETCHED, cause, said)
+       for by in ("mask", "positions") for then, other, least, cause, said in (
+        (L(), S(), 128, "right", "an If chooses its tables by 'many': looked at those of 128 and 64 tokens"),
+        (L(1.1), S(), 128, "unknown", LONGER.format(512)),
+        (L(), S(1.1), 128, "unknown", LONGER.format(128)),
+        (L(), S(), 127, "seq_len", OTHERS.format(512, 128)),
+        (L(), S(), 300, "seq_len", LONGER.format(129)),
+        (L(), S(), 600, "seq_len", OTHERS.format(128, 512)),
+    )},
+    "one kind": (lambda: chosen(of_halves(), of_halves()), "halves", "right", ""),
+    "one kind, long": (lambda: chosen(of_halves(base=1e4), of_halves()), "halves", "base", ""),
+    "one kind, short": (lambda: chosen(of_halves(), of_halves(base=1e4)), "halves", "base", ""),
+    "one length": (lambda: fixed(chosen(of_halves(), of_halves()), 100), "halves", "right",
+        "they were looked at for one length only"),
+}  # fmt: skip
 
 
-def test_what_stands_in_a_branch_is_said(look):
-    inner = helper.make_node("RotaryEmbedding", ["q", "cos", "sin", "positions"], ["y"], "hidden")
-    body = helper.make_graph([inner], "body", [], [info("y", TensorProto.FLOAT, None)])
-    made = operators("halves", *tables("halves"))
-    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
-    made.graph.node.append(helper.make_node("If", ["yes"], ["z"], "if", then_branch=body, else_branch=body))
-    report = look(made, "halves")
-    assert not report.equal and [s.reason for s in report.sites if s.where == "hidden"] == ["it stands in a branch"] * 2
+@pytest.mark.parametrize("case", CASES)
+def test_a_graph_beside_its_config(look, case):
+    make, config, expected, said = CASES[case]
+    report = look(make(), config() if callable(config) else config)
+    verdict = expected if expected in ("right", "not shown") else "wrong"
+    assert (report.verdict, report.exit_code) == (verdict, int(verdict != "right")), str(report)
+    assert causes(report) == ({expected} if verdict == "wrong" else set()) and said in str(report), str(report)
 
 
-def test_an_operator_that_the_opset_of_the_file_has_not(look):
-    """What torch.onnx.export writes without a word if it is asked for opset 26."""
-    made = operators("halves", *tables("halves"))
-    made.opset_import[0].version = 18
-    report = look(made, "halves")
-    assert not report.equal and "opset 18 has no such operator (it came with 23)" in report.sites[0].reason
-
-
-def test_local_functions_are_looked_into(look):
-    made = operators("halves", *tables("halves"))
-    node = made.graph.node[0]
-    inner = helper.make_node("RotaryEmbedding", ["a", "b", "c", "d"], ["y"])
-    opset = [helper.make_opsetid("", 23)]
-    made.functions.append(helper.make_function("mine", "Turn", ["a", "b", "c", "d"], ["y"], [inner], opset))
-    made.opset_import.append(helper.make_opsetid("mine", 1))
-    made.graph.node[0].CopyFrom(helper.make_node("Turn", list(node.input), list(node.output), "call", domain="mine"))
-    assert look(made, "halves").equal
+def test_q_is_before_k_and_a_model_without_rotation_is_refused(look):
+    assert [(site.layer, site.where) for site in look(ops(), "halves").findings] == [(0, "turn_q"), (0, "turn_k")]
+    config = {"model_type": "llama4_text", **SIZES, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
+    bare = dataclasses.replace(read_config(config), layers=(None,) * 4)
+    with pytest.raises(ValueError, match="config must have a layer that rotates, got llama4_text with none"):
+        look(ops(), bare)
 
 
 @pytest.fixture
@@ -543,23 +410,6 @@ def config(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIGS["halves"]))
     return path
-
-
-def test_an_operator_without_inputs_is_not_read(look):
-    made = operators("halves", *tables("halves"))
-    del made.graph.node[0].input[:]
-    report = look(made, "halves")
-    assert [site.verdict for site in report.sites] == ["not shown", "right"]
-    assert report.sites[0].reason == "RotaryEmbedding 'turn_q': it has no input that it could rotate"
-
-
-def test_a_model_with_temperatures_and_no_rotating_layer(look):
-    config = {"model_type": "llama4_text", **SIZES, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
-    model = read_config(config)
-    assert model.temperatures[3] is not None
-    bare = dataclasses.replace(model, layers=(None,) * 4)
-    with pytest.raises(ValueError, match="config must have a layer that rotates, got llama4_text with none"):
-        look(operators("halves", *tables("halves")), bare)
 
 
 def test_exit_codes(phasor, tmp_path, config):
@@ -577,13 +427,7 @@ def test_exit_codes(phasor, tmp_path, config):
     assert phasor("check", path, "--against", path, "--part", "x")[0] == 2
 
 
-def saved_apart(path):
-    made = operators("halves", *tables("halves"))
-    onnx.save(made, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    return onnx.load(path, load_external_data=False)
-
-
-def at(tensor, place):
+def kept_in(tensor, place):
     """The values of a tensor, as those of another file."""
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -591,112 +435,94 @@ def at(tensor, place):
     tensor.external_data.add(key="location", value=place)
 
 
-def elsewhere(place):
-    def change(path):
-        made = saved_apart(path)
-        for tensor in made.graph.initializer:
-            at(tensor, place)
+def apart(path, change=lambda made, beside: None):
+    """A file whose tables lie in weights.bin, with something changed."""
+    onnx.save(ops(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    made = onnx.load(path, load_external_data=False)
+    change(made, path.with_name("weights.bin"))
+    onnx.save(made, path)
+
+
+def with_tables_apart(change):
+    return partial(apart, change=change)
+
+
+def with_change(change, make=ops):
+    def write(path):
+        made = make()
+        change(made)
         onnx.save(made, path)
 
-    return change
+    return write
 
 
-def constant(value):
-    return helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.zeros(4, np.float32), value))
+def elsewhere(place):
+    return with_tables_apart(lambda made, _: [kept_in(tensor, place) for tensor in made.graph.initializer])
+
+
+def shorter(made, _):
+    next(entry for entry in made.graph.initializer[0].external_data if entry.key == "length").value = "100"
+
+
+def linked(_, beside):
+    beside.unlink()
+    beside.symlink_to("/etc/passwd")
+
+
+def functions(made, bodies):
+    """Functions of somebody's own, of which the last is called."""
+    sets = [helper.make_opsetid("", 23), helper.make_opsetid("mine", 1)]
+    made.functions.extend(helper.make_function("mine", f"F{i}", ["x"], ["y"], b, sets) for i, b in enumerate(bodies))
+    made.opset_import.append(sets[1])
+    made.graph.node.append(n(f"F{len(bodies) - 1}", ["q"], ["made"], domain="mine"))
 
 
 def in_a_function(place):
-    def change(path):
-        made = operators("halves", *tables("halves"))
-        node = constant("inner")
-        at(node.attribute[0].t, place)
-        made.functions.append(helper.make_function("mine", "Make", [], ["c"], [node], [helper.make_opsetid("", 23)]))
-        made.opset_import.append(helper.make_opsetid("mine", 1))
-        made.graph.node.append(helper.make_node("Make", [], ["made"], domain="mine"))
-        onnx.save(made, path)
-
-    return change
+    node = n("Constant", [], ["y"], value=numpy_helper.from_array(np.zeros(4, np.float32), "inner"))
+    kept_in(node.attribute[0].t, place)
+    return with_change(lambda made: functions(made, [[node]]))
 
 
 def nested(depth, itself=False):
     """Functions that call the one before twice, or one that calls itself."""
-
-    def change(path):
-        made = operators("halves", *tables("halves"))
-        sets = [helper.make_opsetid("", 23), helper.make_opsetid("mine", 1)]
-        for i in range(depth):
-            inner = f"F{i if itself else i - 1}"
-            calls = [helper.make_node(inner, [a], [b], domain="mine") for a, b in ("xt", "ty")]
-            body = calls if i or itself else [helper.make_node("Identity", ["x"], ["y"])]
-            made.functions.append(helper.make_function("mine", f"F{i}", ["x"], ["y"], body, sets))
-        made.opset_import.append(sets[1])
-        made.graph.node.append(helper.make_node(f"F{depth - 1}", ["q"], ["made"], domain="mine"))
-        onnx.save(made, path)
-
-    return change
+    calls = [[n(f"F{max(i - 1, 0)}", [a], [b], domain="mine") for a, b in ("xt", "ty")] for i in range(depth)]
+    return with_change(lambda made: functions(made, calls if itself else [[n("Identity", ["x"], ["y"])], *calls[1:]]))
 
 
 def in_a_branch(place, op="If", deep=False):
-    def change(path):
-        made = operators("halves", *tables("halves"))
-        inner = numpy_helper.from_array(np.zeros(4, np.float32), "inner")
-        at(inner, place)
-        body = helper.make_graph(
-            [helper.make_node("Identity", ["inner"], ["y"])], "body", [], [info("y", 1, 4)], [inner]
-        )
-        if deep:
-            again = helper.make_node("If", ["yes"], ["y"], then_branch=body, else_branch=body)
-            body = helper.make_graph([again], "outer", [], [info("y", 1, 4)])
-        bodies = {"body": body} if op == "Loop" else {"then_branch": body, "else_branch": body}
-        made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
-        made.graph.node.append(helper.make_node(op, ["", "yes"] if op == "Loop" else ["yes"], ["z"], op, **bodies))
-        onnx.save(made, path)
-
-    return change
+    inner, names = numpy_helper.from_array(np.zeros(4, np.float32), "inner"), ("then_branch", "else_branch")
+    kept_in(inner, place)
+    body = helper.make_graph([n("Identity", ["inner"], ["y"])], "body", [], [info("y", 1, 4)], [inner])
+    if deep:
+        again = n("If", ["yes"], ["y"], **dict.fromkeys(names, body))
+        body = helper.make_graph([again], "outer", [], [info("y", 1, 4)])
+    bodies = dict.fromkeys(("body",) if op == "Loop" else names, body)
+    around = n(op, ["", "yes"] if op == "Loop" else ["yes"], ["z"], op, **bodies)
+    return with_change(lambda made: joined(made, after=[around], yes=True))
 
 
 def without_output(make):
-    def change(path):
-        made = make()
-        del made.graph.node[-1].output[:]
-        onnx.save(made, path)
-
-    return change
+    return with_change(lambda made: made.graph.node[-1].output.__delitem__(slice(None)), make)
 
 
-def short(path, apart=False, typed=False):
-    made = saved_apart(path) if apart else operators("halves", *tables("halves"))
-    tensor = made.graph.initializer[0]
-    if apart:
-        next(entry for entry in tensor.external_data if entry.key == "length").value = "100"
-    elif typed:
-        tensor.float_data.extend([1.0, 2.0])
-        tensor.ClearField("raw_data")
-    else:
-        tensor.raw_data = tensor.raw_data[:100]
-    onnx.save(made, path)
+def typed(made):
+    made.graph.initializer[0].float_data.extend([1.0, 2.0])
+    made.graph.initializer[0].ClearField("raw_data")
 
 
-def below_zero(path):
-    made = operators("halves", *tables("halves"))
+def short(made):
+    made.graph.initializer[0].raw_data = made.graph.initializer[0].raw_data[:100]
+
+
+def below_zero(made):
     made.graph.initializer[0].dims[0] = -512
-    onnx.save(made, path)
 
 
-def absent(path):
-    saved_apart(path)
-    (path.parent / "weights.bin").unlink()
+def reads(what):
+    def change(made):
+        made.graph.node[0].input[0] = what
 
-
-def cut(path):
-    saved_apart(path)
-    os.truncate(path.parent / "weights.bin", 100)
-
-
-def linked(path):
-    saved_apart(path)
-    (path.parent / "weights.bin").unlink()
-    (path.parent / "weights.bin").symlink_to("/etc/passwd")
+    return with_change(change, partial(ops, shift=1))
 
 
 def huge(path):
@@ -705,20 +531,8 @@ def huge(path):
 
 
 def truncated(path):
-    onnx.save(operators("halves", *tables("halves")), path)
+    onnx.save(ops(), path)
     os.truncate(path, path.stat().st_size // 2)
-
-
-def cyclic(path):
-    made = operators("halves", *tables("halves"), shift=1)
-    made.graph.node[0].input[0] = "q_rotated"
-    onnx.save(made, path)
-
-
-def reads_itself(path):
-    made = operators("halves", *tables("halves"), shift=1)
-    made.graph.node[0].input[0] = "shifted"
-    onnx.save(made, path)
 
 
 @pytest.mark.parametrize(
@@ -730,16 +544,19 @@ def reads_itself(path):
         (lambda path: path.write_bytes(b"{}"), "is not an ONNX file, or is damaged"),
         (lambda path: path.write_bytes(bytes(range(256)) * 50), "is not an ONNX file, or is damaged"),
         (truncated, "is damaged"),
-        (cyclic, "is read before it is made"),
-        (reads_itself, "'shifted' is read before it is made"),
+        (reads("q_rotated"), "is read before it is made"),
+        (reads("shifted"), "'shifted' is read before it is made"),
         (huge, "longer than 2 GiB"),
-        (absent, "keeps 'cos' in 'weights.bin', which is absent; put that file beside it"),
-        (cut, "beyond the end of 'weights.bin'"),
-        (short, "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100; export it anew"),
-        (lambda path: short(path, apart=True), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100"),
-        (lambda path: short(path, typed=True), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 8"),
-        (below_zero, "'cos' must have sizes of at least 0, got [-512, 8]"),
-        (linked, "which is not in its folder; nothing else is opened"),
+        (
+            with_tables_apart(lambda _, beside: beside.unlink()),
+            "keeps 'cos' in 'weights.bin', which is absent; put that file beside it",
+        ),
+        (with_tables_apart(lambda _, beside: os.truncate(beside, 100)), "beyond the end of 'weights.bin'"),
+        (with_change(short), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100; export it anew"),
+        (with_tables_apart(shorter), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 100"),
+        (with_change(typed), "'cos' must have 16384 bytes, 4096 values of FLOAT, got 8"),
+        (with_change(below_zero), "'cos' must have sizes of at least 0, got [-512, 8]"),
+        (with_tables_apart(linked), "which is not in its folder; nothing else is opened"),
         (elsewhere("/etc/passwd"), "which is not in its folder; nothing else is opened"),
         (elsewhere("../weights.bin"), "which is not in its folder; nothing else is opened"),
         (in_a_function("../weights.bin"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
@@ -749,9 +566,9 @@ def reads_itself(path):
         (in_a_branch("/etc/passwd"), "keeps 'inner' in '/etc/passwd', which is not in its folder"),
         (in_a_branch("weights.bin", deep=True), "keeps 'inner' in 'weights.bin', which is absent"),
         (in_a_branch("../weights.bin", op="Loop"), "keeps 'inner' in '../weights.bin', which is not in its folder"),
-        (without_output(lambda: grouped(*tables("halves"))), "GroupQueryAttention 'attention' has no output"),
-        (without_output(lambda: operators("halves", *tables("halves"))), "RotaryEmbedding 'turn_k' has no output"),
-        (without_output(lambda: plain("halves", frequencies("halves"))), "Add 'turn_k' has no output"),
+        (without_output(gqa), "GroupQueryAttention 'attention' has no output"),
+        (without_output(ops), "RotaryEmbedding 'turn_k' has no output"),
+        (without_output(nodes), "Add 'turn_k' has no output"),
     ],
 )
 def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, says):
@@ -766,46 +583,38 @@ def test_files_that_cannot_be_read_are_one_line(phasor, tmp_path, config, make, 
 
 def test_a_file_whose_range_is_long_takes_no_memory(phasor, tmp_path, config):
     """Values that a few bytes of a file say are not written out: 20 million took three gigabytes."""
-    made = operators("halves", *tables("halves"))
-    made.graph.initializer.extend(
-        numpy_helper.from_array(np.array(n), name) for name, n in (("z", 0), ("h", 20_000_000), ("o", 1))
-    )
-    made.graph.node.append(helper.make_node("Range", ["z", "h", "o"], ["r"]))
-    made.graph.node.append(helper.make_node("Cast", ["r"], ["f"], to=TensorProto.FLOAT))
-    onnx.save(made, tmp_path / "model.onnx")
+    counts = [n("Range", ["z", "h", "o"], ["r"]), n("Cast", ["r"], ["f"], to=TensorProto.FLOAT)]
+    onnx.save(joined(ops(), after=counts, z=0, h=20_000_000, o=1), tmp_path / "model.onnx")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
     unit = 1 if sys.platform == "darwin" else 1024  # bytes, of which that system counts each
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit < 10**9
 
 
-def test_tables_that_name_no_length_are_read(phasor, tmp_path, config):
+def of_any_length(made, _):
     """Without one a tensor takes what its sizes need, and not the rest of the file."""
-    made = saved_apart(tmp_path / "model.onnx")
     for tensor in made.graph.initializer:
         tensor.external_data.remove(next(entry for entry in tensor.external_data if entry.key == "length"))
-    onnx.save(made, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("change", [lambda *_: None, of_any_length])
+def test_tables_beside_the_file_are_read(phasor, tmp_path, config, change):
+    apart(tmp_path / "model.onnx", change)
     assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
 
 
-def test_tables_beside_the_file_are_read(phasor, tmp_path, config):
-    saved_apart(tmp_path / "model.onnx")
-    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
-
-
-def test_a_branch_that_keeps_its_tables_beside_the_file(phasor, tmp_path, config):
+@pytest.mark.parametrize("factor, code", [(1.0, 0), (0.99, 1)])
+def test_a_branch_that_keeps_its_tables_beside_the_file(phasor, tmp_path, config, factor, code):
     """The cosines are the constant of a branch: taken from its file, whatever folder the command runs in."""
-    cos, sin = tables("halves")
-    made = operators("halves", cos, sin)
+    made, cos = ops(), tables("halves")[0]
     made.graph.initializer.remove(next(t for t in made.graph.initializer if t.name == "cos"))
-    made.graph.initializer.append(numpy_helper.from_array(np.array(True), "yes"))
     kept = numpy_helper.from_array(cos, "kept")
-    at(kept, "weights.bin")
-    identity = helper.make_node("Identity", ["kept"], ["chosen"])
-    body = helper.make_graph([identity], "body", [], [info("chosen", TensorProto.FLOAT, None, None)], [kept])
-    made.graph.node.insert(0, helper.make_node("If", ["yes"], ["cos"], "if", then_branch=body, else_branch=body))
-    onnx.save(made, tmp_path / "model.onnx")
-    (tmp_path / "weights.bin").write_bytes(cos.tobytes())
-    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 0
-    (tmp_path / "weights.bin").write_bytes((0.99 * cos).tobytes())
-    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == 1
+    kept_in(kept, "weights.bin")
+    chosen = info("chosen", TensorProto.FLOAT, None, None)
+    body = helper.make_graph([n("Identity", ["kept"], ["chosen"])], "body", [], [chosen], [kept])
+    onnx.save(
+        joined(made, [n("If", ["yes"], ["cos"], "if", then_branch=body, else_branch=body)], yes=True),
+        tmp_path / "model.onnx",
+    )
+    (tmp_path / "weights.bin").write_bytes((cos * np.float32(factor)).tobytes())
+    assert phasor("check", tmp_path / "model.onnx", "--config", config)[0] == code

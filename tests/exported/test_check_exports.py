@@ -39,11 +39,11 @@ def test_phasors_own_rotations(tmp_path, name, kernel, opset):
     path = rotary(name, kernel, tmp_path, opset)
     sizes = {"n_layer": 1} if name == "GPT-J" else {"num_hidden_layers": 1}
     report = check(path, PUBLISHED[name] | sizes)
-    assert report.equal and len(report.sites) == 2, report.describe()
-    assert all("these are exact angles" in site.notes[0] for site in report.sites)
+    assert report.verdict == "right" and len(report.findings) == 2, str(report)
+    assert all("these are exact angles" in site.notes[0] for site in report.findings)
     other = {"rope_theta": 2e6, "rotary_dim": 32}
     key = next(key for key in ("rope_theta", "rotary_dim") if key in PUBLISHED[name])
-    assert not check(path, PUBLISHED[name] | sizes | {key: other[key]}).equal
+    assert check(path, PUBLISHED[name] | sizes | {key: other[key]}).verdict != "right"
 
 
 LLAMA3 = {
@@ -92,7 +92,7 @@ def test_transformers_models(tmp_path, name, opset):
     """At opset 23 torch's exporter makes operators of those that it recognises."""
     config, path = of_transformers(name, tmp_path, opset)
     report = check(path, config)
-    assert report.equal and len(report.sites) == 2 * config.num_hidden_layers, report.describe()
+    assert report.verdict == "right" and len(report.findings) == 2 * config.num_hidden_layers, str(report)
 
 
 @pytest.mark.slow
@@ -100,21 +100,23 @@ def test_the_frequencies_that_half_rounds(tmp_path):
     """``model.half()`` converts transformers' buffer of frequencies, too."""
     config, path = of_transformers("Llama", tmp_path, half=True)
     report = check(path, config)
-    assert {site.verdict for site in report.sites} == {"wrong"}
-    assert all("inv_freq was rounded to float16" in site.reason for site in report.sites)
+    assert {site.verdict for site in report.findings} == {"wrong"}
+    assert all("inv_freq was rounded to float16" in site.reason for site in report.findings)
 
 
 @pytest.mark.slow
 def test_a_model_that_counts_its_own_positions(tmp_path):
     config, path = of_transformers("Llama", tmp_path, positions=False)
-    assert check(path, config).equal
+    assert check(path, config).verdict == "right"
 
 
 @pytest.mark.slow
 def test_a_patched_model_with_the_operator(tmp_path):
     config, path = of_transformers("Glm", tmp_path, opset=23, kernel="onnx")
     report = check(path, config)
-    assert report.equal and all("RotaryEmbedding of ai.onnx, interleaved=1" in s.what for s in report.sites)
+    assert report.verdict == "right" and all(
+        "RotaryEmbedding of ai.onnx, interleaved=1" in s.what for s in report.findings
+    )
 
 
 @pytest.mark.slow
@@ -123,5 +125,5 @@ def test_layers_that_were_exchanged(tmp_path):
     config, path = of_transformers("Gemma3Text", tmp_path)
     config.layer_types = list(reversed(config.layer_types))
     report = check(path, config)
-    wrong = {site.layer for site in report.sites if site.verdict == "wrong"}
-    assert wrong == {0, 5} and {site.cause for site in report.sites if site.verdict == "wrong"} >= {"base"}
+    wrong = {site.layer for site in report.findings if site.verdict == "wrong"}
+    assert wrong == {0, 5} and {site.cause for site in report.findings if site.verdict == "wrong"} >= {"base"}

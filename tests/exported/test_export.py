@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Rotary, RotarySpec, Rotation, apply_rotary, rotate
 from phasor.tools.onnx import export
 from phasor.tools.onnx.export import _fault
 
@@ -211,21 +211,3 @@ def test_a_file_is_replaced_as_others_are(tmp_path, monkeypatch):
     export(Rotary(SPEC), (torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8), torch.arange(5)), link)
     assert sorted(tmp_path.iterdir()) == before and link.is_symlink()
     assert there.stat().st_mode & 0o777 == 0o600 and onnx.load(there).graph.node
-
-
-@pytest.mark.slow
-def test_tables_that_are_made_before_are_constants_of_the_program(tmp_path):
-    table = Rotation.at(SPECS["Phi-2"], torch.arange(64))
-
-    class Baked(nn.Module):
-        def forward(self, q, k, positions):
-            return apply_rotary_qk(q, k, table.take(positions), kernel="onnx")
-
-    given = torch.randn(1, 2, 5, 80), torch.randn(1, 2, 5, 80), torch.tensor([[3, 9, 63, 0, 7]])
-    path = export(Baked(), given, tmp_path / "baked.onnx")
-    kinds = [node.op_type for node in onnx.load(path).graph.node]
-    assert kinds.count("RotaryEmbedding") == 2 and kinds.count("Gather") == 2 and not {"Cos", "BitShift"} & set(kinds)
-    session = onnxruntime.InferenceSession(path)
-    got = session.run(None, {i.name: x.numpy() for i, x in zip(session.get_inputs(), given, strict=True)})
-    for y, expected in zip(got, rotate(*given, SPECS["Phi-2"]), strict=True):
-        torch.testing.assert_close(torch.from_numpy(y), expected, rtol=1e-6, atol=2e-6)

@@ -5,13 +5,12 @@ import sys
 import pytest
 import torch
 
-from phasor import RotarySpec, Rotation, patch
-from phasor.support.findings import merged
-from phasor.tools.patch.compare import INCOMPARABLE, compare_function, difference_of, largest, parameters_of
-from phasor.tools.patch.report import SiteRow, agreement
-from phasor.tools.patch.rotate_function import order_of
+from phasor import RotarySpec, patch
+from phasor.tools.patch.compare import INCOMPARABLE, difference_of, largest
+from phasor.tools.patch.equal_calls import compare_function
+from phasor.tools.patch.report import agreement
 from phasor.tools.patch.sites import nearest
-from phasor.tools.patch.tables import Tables, per_pair
+from phasor.tools.patch.tables import Tables
 
 from .models import causal
 
@@ -29,14 +28,6 @@ def usual(q, k, cos, sin, unsqueeze_dim=1):
     """Written as models write it: the first channels turn, in halves."""
     cos, sin, n = cos.unsqueeze(unsqueeze_dim), sin.unsqueeze(unsqueeze_dim), cos.shape[-1]
     return tuple(torch.cat((x[..., :n] * cos + half(x[..., :n]) * sin, x[..., n:]), -1) for x in (q, k))
-
-
-def test_a_function_that_turns_as_the_spec_says_agrees_bit_for_bit():
-    function, difference = compare_function(usual, (TABLES,), [SPEC], DTYPES)
-    assert difference.exact and difference.close
-    q, k = torch.randn(2, 3, 5, 8), torch.randn(2, 1, 5, 8)
-    cos, sin = TABLES.at(q, torch.arange(5)[None])
-    assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), usual(q, k, cos, sin)))
 
 
 @pytest.mark.parametrize(
@@ -98,45 +89,6 @@ def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():
     assert not compare_function(last, (TABLES,), [SPEC], DTYPES)[1].close
 
 
-def test_a_spec_among_several_is_found_by_what_the_function_does():
-    wrong = SPEC.replace(interleaved=True)
-    function, difference = compare_function(usual, (TABLES,), [wrong, SPEC], DTYPES)
-    assert difference.exact and function.layout.interleaved is False
-
-
-def test_unknown_arguments_are_not_guessed():
-    assert compare_function(lambda a, b, c: a, (TABLES,), [SPEC], DTYPES) == (None, INCOMPARABLE)
-
-
-def test_parameters():
-    assert parameters_of(usual) == (("q", "k", "cos", "sin", "unsqueeze_dim"), 1)
-    assert parameters_of(lambda q, k=None, cos=None, sin=None, unsqueeze_dim=2: q) == (
-        ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"),
-        2,
-    )
-    assert parameters_of(lambda q, k, cos, sin, **kwargs: q)[0][-1] == "**kwargs"
-
-
-@pytest.mark.parametrize("shape, dim, order", [((1, 5, 4), 1, "bhsd"), ((1, 5, 4), 2, "bshd"), ((1, 5, 4), -2, "bshd"),
-                                               ((5, 4), 0, "bhsd"), ((5, 4), 1, "bshd")])  # fmt: skip
-def test_the_order_follows_from_where_the_heads_are_inserted(shape, dim, order):
-    table = torch.zeros(shape)
-    fits = {"bhsd": (*shape[:-2], 3, 5, 4), "bshd": (*shape[:-2], 5, 3, 4)}[order]
-    assert torch.broadcast_shapes(table.unsqueeze(dim).shape, fits) == fits
-    assert order_of(table, dim) == order
-
-
-@pytest.mark.parametrize("form", ["half", "doubled", "repeated", "blocks"])
-def test_forms_hold_each_pair_where_it_is_read_again(form):
-    spec = RotarySpec(head_dim=8, blocks=2 if form == "blocks" else 1, angles="float32")
-    tables, positions = Tables(spec, form, False), torch.arange(6)[None]
-    cos, sin = tables.at(torch.zeros(1), positions)
-    expected = Rotation.at(spec, positions)
-    assert cos.shape == (1, 6, 4 if form == "half" else 8)
-    assert torch.equal(per_pair(cos, form, spec.blocks), expected.cos)
-    assert torch.equal(per_pair(sin, form, spec.blocks), expected.sin)
-
-
 def test_agreement():
     x = torch.tensor([1.0, 2.0])
     assert agreement(difference_of((x, None), (x.clone(), None))) == "bit-equal"
@@ -164,21 +116,6 @@ def test_nearest_is_the_lowest_common_branch():
     assert nearest("text.layers.2.attn", paths) == ["text.layers.3.own"]
     assert nearest("vision.blocks.0", paths) == ["vision.rotary"]
     assert nearest("audio.layers.0", paths) == paths
-
-
-def test_equal_rows_share_a_line_with_the_numbers_of_their_layers():
-    rows = tuple(SiteRow(where=f"layers.{i}.attn", what="rotate", spec="a" if i % 4 else "b") for i in range(9))
-    assert [r.path for r in merged(rows)] == ["layers.0,4,8.attn", "layers.1-3,5-7.attn"]
-
-
-def test_tables_wider_than_the_heads_widen_the_result():
-    """Dots 3 gives float32 tables to layers that run in bfloat16; its function, and most others, then give float32."""
-    function, _ = compare_function(usual, (TABLES,), [SPEC], DTYPES)
-    q, k = (torch.randn(2, heads, 5, 8).bfloat16() for heads in (3, 1))
-    cos, sin = TABLES.at(q.float(), torch.arange(5)[None])
-    theirs = usual(q, k, cos, sin)
-    assert theirs[0].dtype == torch.float32
-    assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), theirs))
 
 
 def test_a_function_that_narrows_its_result_again_is_told_from_it():

@@ -4,14 +4,11 @@ Every stand-in is compared with the model's own code on the arguments of the rea
 off the results change, so the patch is what turns them.
 """
 
-import inspect
-import sys
 from collections import Counter
 from dataclasses import asdict
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 pytest.importorskip("transformers")
 
@@ -23,7 +20,7 @@ from phasor.tools.patch.compare import difference_of
 from phasor.tools.patch.report import UNLIKE
 
 from .sweep import EQUAL, NOT_BUILT, OWN_TABLES, Fate, fate_of, outcome
-from .traced import Call, Trace, own_code_contiguous
+from .traced import Call, Trace
 
 # one of each kind: layouts, widths, axes, tables, calls, and where the rotary modules stand
 FEW = (
@@ -58,35 +55,6 @@ def test_a_last_bit_of_one_call_is_a_difference() -> None:
     for name, other in (("tables", x), ("turns", x.nextafter(2 * x))):
         trace.calls[(name,)] = Call("LlamaAttention", name, ((3,),), difference_of(x, other))
     assert outcome(model, report, trace, {"usual": EQUAL}, {}, {}).startswith("DIFFERS in a call: LlamaAttention.turns")
-
-
-def test_what_is_compared_with_is_the_models_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not phasor twice: both of its functions run, and what turns is contiguous where it was not."""
-    model = tiny.tiny_model("llama")
-    code, called = sys.modules[type(model).__module__], []
-    turns, forms = code.apply_rotary_pos_emb, code.LlamaRotaryEmbedding.forward
-
-    def turning(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
-        result: tuple[Tensor, Tensor] = turns(q, k, cos, sin, unsqueeze_dim)
-        called.append(("turns", result[0].is_contiguous()))
-        return result
-
-    def forming(module: nn.Module, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        called.append(("forms", True))
-        result: tuple[Tensor, Tensor] = forms(module, x, position_ids)
-        return result
-
-    monkeypatch.setattr(code, "apply_rotary_pos_emb", turning)
-    monkeypatch.setattr(code.LlamaRotaryEmbedding, "forward", forming)
-    with own_code_contiguous():
-        assert patch(model).replaced > 1
-        attention = model.get_submodule("layers.0.self_attn")
-        function = inspect.unwrap(type(attention).forward).__globals__["apply_rotary_pos_emb"]
-        called.clear()
-        tiny.outputs(model, tiny.tiny_inputs(model))
-        assert set(called) == {("forms", True), ("turns", False)}
-        q = torch.randn(1, 3, 2, 8).transpose(1, 2)
-        assert function(q, q, torch.ones(1, 3, 8), torch.zeros(1, 3, 8))[0].is_contiguous()
 
 
 def test_positions_in_a_buffer_that_took_the_dtype_of_the_model() -> None:

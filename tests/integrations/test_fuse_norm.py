@@ -6,6 +6,8 @@ import platform
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils import parametrize
 
 from phasor.rotary import kernels
 from phasor.tools.patch import patch, unpatch
@@ -71,18 +73,22 @@ def test_the_logits_stay_what_they_were(name, dtype, calls):
     assert torch.equal(logits(model), before) and len(calls) == compared + len(rows)
 
 
+def qwen3():
+    return model_of("Qwen3Config", head_dim=16)
+
+
 def test_it_must_be_asked_for(calls):
-    model = model_of("Qwen3Config", head_dim=16)
+    model = qwen3()
     report = patch(model)
     logits(model)
     assert not rows_of(report) and not calls
     with pytest.raises(ValueError, match="fuse_norm must be True or False, got 1"):
-        patch(model_of("Qwen3Config", head_dim=16), fuse_norm=1)
+        patch(qwen3(), fuse_norm=1)
 
 
 def test_gradients_are_those_of_the_model():
     """All of them, those of the norms' weights among them, within float32's rounding of the largest one."""
-    ids, model = tokens(), model_of("Qwen3Config", head_dim=16)
+    ids, model = tokens(), qwen3()
 
     def gradients():
         model.zero_grad()
@@ -111,40 +117,48 @@ def test_other_norms_stay_and_the_report_says_why(name, more, reason, calls):
     assert torch.equal(logits(model), before) and not calls
 
 
-def test_a_norm_with_a_hook_gives_what_it_gave(calls):
-    """Whoever looks at a norm sees normalised heads; that layer runs in steps, the other one at once."""
-    model, seen = model_of("Qwen3Config", head_dim=16), []
-    before = logits(model)
-    patch(model, fuse_norm=True)
-    calls.clear()
-    norm = model.model.layers[0].self_attn.q_norm
-    norm.register_forward_hook(lambda module, given, result: seen.append((given[0], result)))
-    assert torch.equal(logits(model), before) or not SAME_BITS
-    assert len(calls) == 1 and not torch.equal(*seen[0])
+def test_a_model_on_the_meta_device_is_not_fused():
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(transformers.Qwen3Config(**SIZES, head_dim=16))
+    rows = rows_of(patch(model, fuse_norm=True))
+    assert rows and all("on the meta device" in row.reason for row in rows)
 
 
-def test_a_hook_on_all_modules_sees_what_the_norms_give(calls):
-    model, seen = model_of("Qwen3Config", head_dim=16), []
-    norm = model.model.layers[0].self_attn.q_norm
-    patch(model, fuse_norm=True)
-    calls.clear()
-    look = torch.nn.modules.module.register_module_forward_hook
-    hook = look(lambda module, given, result: seen.append((given[0], result)) if module is norm else None)
-    with hook:
-        logits(model)
-    assert not calls and not torch.equal(*seen[0])
+def sees_heads(module, given, result):
+    """Whoever looks at a norm sees normalised heads."""
+    assert not torch.equal(given[0], result)
 
 
-def test_a_norm_that_is_parametrized_later_runs_alone(calls):
-    model = model_of("Qwen3Config", head_dim=16)
-    other = copy.deepcopy(model)
+CHANGES = {  # what is done to a norm of the first layer, and how many of two layers run at once then
+    "a hook": (lambda norm: norm.register_forward_hook(sees_heads), 1),
+    "parametrized": (lambda norm: parametrize.register_parametrization(norm, "weight", torch.nn.Softplus()), 1),
+    "another epsilon": (lambda norm: setattr(norm, "variance_epsilon", 0.5), 1),
+    "nothing": (lambda norm: None, 2),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_norm_that_is_watched_or_changed_later_runs_alone(change, calls):
+    model = qwen3()
+    other, (change, fused) = copy.deepcopy(model), CHANGES[change]
     patch(model, fuse_norm=True)
     calls.clear()
     for one in (model, other):
-        norm = one.model.layers[0].self_attn.q_norm
-        torch.nn.utils.parametrize.register_parametrization(norm, "weight", torch.nn.Softplus())
+        change(one.model.layers[0].self_attn.k_norm)
     assert torch.equal(logits(model), logits(other)) or not SAME_BITS
-    assert len(calls) == 1
+    assert len(calls) == fused
+
+
+def test_hooks_on_all_modules_and_calls_of_a_norm_alone_see_what_it_gives(calls):
+    model = qwen3()
+    norm, x = model.model.layers[0].self_attn.q_norm, torch.randn(2, 3, 16)
+    before = norm(x)
+    patch(model, fuse_norm=True)
+    assert torch.equal(norm(x), before) and not PENDING.norms
+    calls.clear()
+    with register_module_forward_hook(lambda m, given, result: sees_heads(m, given, result) if m is norm else None):
+        logits(model)
+    assert not calls
 
 
 @pytest.mark.parametrize("name, fuses", [("Qwen3Config", 0), ("Gemma3TextConfig", 1), ("Olmo2Config", 1)])
@@ -159,55 +173,21 @@ def test_under_autocast_it_is_what_the_model_does(name, fuses, calls):
     assert len(calls) == fuses * len(model.model.layers)
 
 
-def test_an_epsilon_that_is_changed_later_counts():
-    model = model_of("Qwen3Config", head_dim=16)
-    changed = copy.deepcopy(model)
-    patch(model, fuse_norm=True)
-    for one in (model, changed):
-        one.model.layers[0].self_attn.k_norm.variance_epsilon = 0.5
-    assert torch.equal(logits(model), logits(changed))
-
-
-def test_a_norm_that_is_called_alone_normalises():
-    model = model_of("Qwen3Config", head_dim=16)
-    norm, x = model.model.layers[0].self_attn.q_norm, torch.randn(2, 3, 16)
-    before = norm(x)
-    patch(model, fuse_norm=True)
-    assert torch.equal(norm(x), before) and not PENDING.norms
-
-
 def test_a_layer_that_forgets_to_rotate_is_an_error_and_not_a_wrong_number():
-    model = model_of("Qwen3Config", head_dim=16)
-    norms = (model.model.layers[0].self_attn.q_norm, model.model.layers[0].self_attn.k_norm)
+    attention = qwen3().model.layers[0].self_attn
+    norms = attention.q_norm, attention.k_norm
     with pytest.raises(AssertionError, match="the model's code did not rotate"), PENDING.holding(norms):
         assert PENDING.leave(norms[0])
     assert not PENDING.norms and not PENDING.left and not PENDING.leave(norms[0])
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies_and_pickles_are_fused_too(again, calls):
-    model = model_of("Qwen3Config", head_dim=16)
+def test_copies_are_fused_and_compiled_code_is_not(calls):
+    model = qwen3()
     patch(model, fuse_norm=True)
     before = logits(model)
     calls.clear()
-    assert torch.equal(logits(again(model)), before) and len(calls) == 2
-
-
-def test_a_model_on_the_meta_device_is_not_fused():
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(transformers.Qwen3Config(**SIZES, head_dim=16))
-    rows = rows_of(patch(model, fuse_norm=True))
-    assert rows and all("on the meta device" in row.reason for row in rows)
-
-
-def test_compiled_code_keeps_the_steps_and_the_results(calls):
-    model = model_of("Qwen3Config", head_dim=16)
-    before = logits(model)
-    patch(model, fuse_norm=True)
-    calls.clear()
+    assert torch.equal(logits(pickle.loads(pickle.dumps(model))), before) and len(calls) == 2
     torch.compiler.reset()
-    compiled = torch.compile(model, backend="aot_eager")
-    with torch.no_grad():
-        after = compiled(tokens(), use_cache=False).logits
+    calls.clear()
+    torch.testing.assert_close(logits(torch.compile(model, backend="aot_eager")), before)
     assert not calls
-    torch.testing.assert_close(after, before)

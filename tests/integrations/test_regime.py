@@ -93,17 +93,6 @@ def test_patched_models_are_copied_and_unpatched(folder, ids):
     assert type(model) is transformers.LlamaForCausalLM and "generate" not in vars(type(model))
 
 
-def test_exact_angles_too(folder, ids):
-    model = frozen(folder, "longrope", 180, angles="exact")
-    with torch.no_grad():
-        assert abs(loss(token_by_token(model, ids), ids) - loss(model(ids).logits, ids)) <= 1e-4
-
-
-def test_without_a_regime_dynamic_ntk_stays_the_model_s_own(folder):
-    report = phasor.patch(stories(folder, "dynamic"))
-    assert [row.replaced for row in report.rows if row.what == "tables"] == [False]
-
-
 @pytest.mark.parametrize(
     "seq_len, message",
     [

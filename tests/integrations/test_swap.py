@@ -1,16 +1,11 @@
 """One instance gets methods of its own: functions are copied with other globals, decorators and classes included."""
 
-import copy
 import functools
 import inspect
-import pickle
-from dataclasses import dataclass
 
-import pytest
 import torch
-from torch import nn
 
-from phasor.tools.patch.swap import globals_of, original_class, patched_class, with_globals
+from phasor.tools.patch.swap import globals_of, with_globals
 
 
 def helper(x):
@@ -64,37 +59,3 @@ def test_decorators_are_copied_around_the_copy():
     assert inspect.unwrap(tens)(1) == [10] and inspect.unwrap(decorated)(1) == [2]
     quiet = with_globals(torch.no_grad()(plain), {"helper": lambda x: torch.is_grad_enabled()})
     assert quiet(1) == [False, False]
-
-
-class Counter(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        return self.weight * x
-
-    def twice(self, x):
-        return self(self(x))
-
-
-@dataclass(frozen=True)
-class Times:
-    factor: int
-
-    def methods(self, cls):
-        return {"forward": lambda module, x: self.factor * cls.forward(module, x)}
-
-
-@pytest.mark.parametrize("again", [lambda m: m, copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_dressed_module_keeps_what_it_is(again):
-    module = Counter()
-    module.__class__ = patched_class(Counter, Times(3))
-    module = again(module)
-    assert isinstance(module, Counter) and type(module).__name__ == "Counter"
-    assert original_class(module) is Counter and original_class(Counter()) is None
-    assert module(2).item() == 6 and module.twice(2).item() == 18
-    assert list(module.state_dict()) == ["weight"]
-    assert patched_class(Counter, Times(3)) is type(module)
-    module.__class__ = original_class(module)
-    assert module(2).item() == 2

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -29,32 +28,6 @@ def test_generation_with_a_cache_and_left_padding(family, options):
     after = model.generate(ids, **given)
     assert torch.equal(after.sequences, before.sequences)
     assert all(torch.equal(a, b) for a, b in zip(after.logits, before.logits, strict=True))
-
-
-@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-@pytest.mark.parametrize(
-    "kernel, compiled",
-    [
-        ("eager", False),
-        ("sdpa", False),
-        ("flex_attention", False),
-        pytest.param("flex_attention", True, marks=pytest.mark.slow),
-    ],
-)
-def test_any_attention_implementation(kernel, compiled):
-    """transformers compiles flex_attention, which takes a C++ compiler 20 seconds; unless torch is told not to."""
-    if compiled and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX"):
-        pytest.skip("torch compiles flex_attention on a CPU with vector instructions only, with or without phasor")
-    model = causal("llama", attn_implementation=kernel)
-    with nullcontext() if compiled else torch.compiler.set_stance("force_eager"):
-        before = logits(model)
-        patch(model)
-        assert torch.equal(logits(model), before)
-        model.set_attn_implementation("sdpa")  # changed afterwards
-        ours = logits(model)
-        unpatch(model)
-        assert torch.equal(ours, logits(model))
 
 
 @pytest.mark.parametrize(
@@ -95,16 +68,6 @@ def test_copies_are_patched_and_independent(family, angles, again):
     assert torch.equal(logits(model), ours)  # still patched
     for parameter, copied in zip(model.parameters(), other.parameters(), strict=True):
         assert parameter is not copied
-
-
-def test_moves_to_another_dtype_keep_the_frequencies():
-    """`.to(bfloat16)` rounds the model's own buffers and with them every angle; phasor's are not in a buffer."""
-    model, loaded = causal("llama"), causal("llama", dtype=torch.bfloat16)
-    patch(model)
-    model.to(torch.bfloat16)
-    assert model.model.rotary_emb.inv_freq.dtype == torch.bfloat16
-    loaded.load_state_dict(model.state_dict())
-    assert torch.equal(logits(model), logits(loaded))
 
 
 @pytest.mark.parametrize("family", STARTS)

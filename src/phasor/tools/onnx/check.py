@@ -49,11 +49,6 @@ class OnnxReport(Report[Site]):
     unit: ClassVar[str] = "rotation"
 
     @property
-    def sites(self) -> tuple[Site, ...]:
-        """The findings: every rotation of the graph."""
-        return self.findings
-
-    @property
     def verdict(self) -> Verdict:
         """Right only if each rotation that the config asks for was found and is right, and nothing else rotates."""
         if self.wrong:
@@ -62,18 +57,9 @@ class OnnxReport(Report[Site]):
         return "right" if right and len(self.findings) == self.expected and not self.stray else "not shown"
 
     @property
-    def equal(self) -> bool:
-        """Whether the file is shown to be right."""
-        return self.verdict == "right"
-
-    @property
     def exit_code(self) -> int:
         """0 if the file is shown to be right, else 1."""
-        return 0 if self.equal else 1
-
-    def describe(self) -> str:
-        """The report as printed."""
-        return str(self)
+        return int(self.verdict != "right")
 
     def __str__(self) -> str:
         lines = [super().__str__()]
@@ -90,7 +76,7 @@ class OnnxReport(Report[Site]):
         """Plain JSON data."""
         return {
             **super().to_dict(),
-            "equal": self.equal,
+            "equal": self.verdict == "right",
             "expected": self.expected,
             "stray": list(self.stray),
             "unread": list(self.unread),

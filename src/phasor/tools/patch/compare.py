@@ -1,9 +1,6 @@
-"""What a model's own code gives beside what phasor gives for the same inputs: tables, rotated heads, stored tables."""
+"""What a module of a model gives beside what phasor gives for the same inputs: tables that it forms or stores."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from inspect import Parameter, signature
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +8,6 @@ from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
-from .rotate_function import CALLS, Order, RotateFunction
 from .tables import (
     Form,
     Numbering,
@@ -157,180 +153,7 @@ def _forms(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: boo
         yield from (Tables(spec, form, rounded, last, led) for form in forms)
 
 
-def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
-    """The parameters of a function that rotates, as `CALLS` lists them, and the default of its ``unsqueeze_dim``."""
-    named, default = [], 1
-    for p in signature(function).parameters.values():
-        if p.name == "unsqueeze_dim":
-            default = p.default
-        left_out = p.default is None and p.name in ("k", "cos", "sin", "value_layer")
-        named.append(f"**{p.name}" if p.kind is Parameter.VAR_KEYWORD else f"{p.name}=None" if left_out else p.name)
-    return tuple(named), default
-
-
-def compare_function(
-    function: Callable,
-    tables: Sequence[Tables],
-    specs: Sequence[RotarySpec],
-    dtypes: Sequence[torch.dtype],
-    kernel: str = "auto",
-) -> Best:
-    """The `RotateFunction` out of ``specs`` that agrees best with the model's own, on random q and k, by all tables."""
-    parameters, default = parameters_of(function)
-    if parameters not in CALLS:
-        return None, INCOMPARABLE
-    orders: tuple[Order, ...] = ("bhsd",) if "unsqueeze_dim" in parameters else ("bhsd", "bshd", None)
-    ways = _rotate_functions(specs, parameters, default, orders, tables[0].form, kernel)
-    return best_of((way, _function_compared(function, way, tables, dtypes)) for way in ways)
-
-
-def refusal(
-    function: Callable, way: RotateFunction, tables: Sequence[Tables], dtypes: Sequence[torch.dtype], kernel: str
-) -> str:
-    """Why that kernel cannot do what ``way``, which agrees with the function, does by another; empty if it can."""
-    named = replace(way, kernel=kernel).stand_in()
-    for arguments, _ in (case for t in tables for case in _cases(function, way, t, dtypes)):
-        try:
-            named(*arguments[0], **arguments[1])
-        except ValueError as error:
-            return str(error)
-    return ""
-
-
-def _function_compared(
-    function: Callable, way: RotateFunction, tables: Sequence[Tables], dtypes: Sequence[torch.dtype]
-) -> Difference:
-    ours = way.stand_in()
-    cases = [case for t in tables for case in _cases(function, way, t, dtypes)]
-    return largest([difference_of(theirs, _called(ours, arguments)) for arguments, theirs in cases] or [INCOMPARABLE])
-
-
-def _rotate_functions(
-    specs: Sequence[RotarySpec],
-    parameters: tuple[str, ...],
-    default: int,
-    orders: tuple[Order, ...],
-    form: Form,
-    kernel: str,
-) -> Iterator[RotateFunction]:
-    """Each different way once; a function may be given the rotated channels alone, wherever they stand in the head."""
-    ways = dict.fromkeys(
-        RotateFunction.of(spec.replace(trailing=trailing), parameters, default, order, form, kernel)
-        for spec in specs
-        for trailing in dict.fromkeys((spec.trailing, False))
-        for order in orders
-    )
-    yield from ways
-    yield from (replace(way, latest=True) for way in ways if "q" in parameters)
-    yield from (replace(way, promoted=False) for way in ways if way.promoted)
-
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-def _called(function: Callable, arguments: Arguments) -> Any:
-    try:
-        return function(*arguments[0], **arguments[1])
-    except ValueError:  # phasor refuses what the model's function takes
-        return None
-
-
-def _cases(
-    function: Callable, way: RotateFunction, tables: Tables, dtypes: Sequence[torch.dtype]
-) -> Iterator[tuple[Arguments, Any]]:
-    """Arguments that the model's function takes, and its results: whole heads, and only the channels that rotate."""
-    random = torch.Generator().manual_seed(0)
-    widths = dict.fromkeys((tables.spec.head_dim, 2 * tables.spec.pairs))
-    for positions in positions_for(tables.spec, torch.device("cpu")):
-        for at in [p for p, last in shaped(tables.spec, positions) if last == tables.coordinates_last]:
-            for width, (dtype, formed) in product(widths, _pairs_of_dtypes(tables, dtypes)):
-                for arguments in random_arguments(way, tables, at, width, dtype, formed, random):
-                    try:
-                        theirs = function(*arguments[0], **arguments[1])
-                    except (RuntimeError, IndexError, TypeError, ValueError):  # not the shapes it takes
-                        continue
-                    if fits(arguments, theirs):
-                        yield arguments, theirs
-
-
-def compare_method(
-    module: Any,
-    function: Callable,
-    tables: Sequence[Tables],
-    dtypes: Sequence[torch.dtype],
-    kernel: str = "auto",
-) -> Best:
-    """The `RotateFunction` that agrees best with a method that rotates hidden states, by one of ``tables``."""
-    parameters, default = parameters_of(function)
-    random = torch.Generator().manual_seed(0)
-    candidates = []
-    for t in tables:
-        way = RotateFunction.of(t.spec, parameters, default, "bshd", t.form, kernel)
-        ours, differences = way.stand_in(), []
-        for length, dtype in product(LENGTHS, dtypes):
-            x = torch.randn(2, length, module.num_heads * module.head_size, generator=random).to(dtype)
-            inputs = x, SelfNumberedModule(t, "frames").at(x, (1, 1))
-            differences.append(difference_of(function(module, *inputs), ours(module, *inputs)))
-        candidates.append((way, largest(differences)))
-    return best_of(candidates)
-
-
-def fits(arguments: Arguments, theirs: Any) -> bool:
-    """Whether a result has the shapes of heads that were given; else they were broadcast against a wrong axis."""
-    shapes = {x.shape for x in (*arguments[0], *arguments[1].values()) if isinstance(x, Tensor)}
-    results = theirs if isinstance(theirs, tuple | list) else (theirs,)
-    return all(x.shape in shapes for x in results if isinstance(x, Tensor))
-
-
-def _pairs_of_dtypes(tables: Tables, dtypes: Sequence[torch.dtype]) -> list[tuple[torch.dtype, torch.dtype]]:
-    """Of heads and of the activations that the tables follow: the same, and tables wider than the heads."""
-    return [(d, d) for d in dtypes] + ([(torch.bfloat16, torch.float32)] if tables.rounded else [])
-
-
-def random_arguments(
-    way: RotateFunction,
-    tables: Tables,
-    positions: Tensor,
-    width: int,
-    dtype: torch.dtype,
-    formed_in: torch.dtype,
-    random: torch.Generator,
-) -> Iterator[Arguments]:
-    """Random heads and the tables at ``positions`` under the names of the function's parameters."""
-    formed = replace(tables, spec=tables.spec.replace(learned=False)).at(torch.zeros(1, dtype=formed_in), positions)
-    cos, sin = formed
-    *batch, tokens, _ = cos.shape
-    if len(batch) > 1:  # of positions with one more axis than such a module is given
-        return
-    values: dict[str, Any] = {"cos": cos, "sin": sin, "position_ids": positions}
-    if "sinusoidal_pos" in way.parameters:
-        if not batch:  # such a table always has four dimensions
-            return
-        values["sinusoidal_pos"] = torch.cat((sin, cos), dim=-1).unsqueeze(1)
-    of_tables = set(values)
-    names = [n.removesuffix("=None") for n in way.parameters if n not in ("unsqueeze_dim", "**kwargs")]
-    if "v" in names:  # tables of all positions, and heads with a batch of their own
-        if batch:
-            return
-        batch, values["position_ids"] = [1], torch.arange(tokens)[None]
-    elif "q" in names and "position_ids" in names:
-        names.remove("position_ids")  # a leftover that nothing reads
-    selects = "unsqueeze_dim" in way.parameters
-    for order in ("bhsd", "bshd"):
-        for name in names:
-            if name not in of_tables:
-                heads = 2 if name == "k" else 3
-                shape = (heads, tokens) if order == "bhsd" else (tokens, heads)
-                values[name] = torch.randn(*batch, *shape, width, generator=random).to(dtype)
-        more = {"unsqueeze_dim": len(batch) + (order == "bshd")} if selects else {}
-        yield tuple(values[n] for n in names), more
-        if "q" in names and order == "bhsd":  # the last tokens ask only; most functions cannot
-            yield tuple(values[n][..., 2:, :] if n == "q" else values[n] for n in names), more
-
-
 LENGTHS = (1, 7, 300)
-
-
 SIDES = ((1, 1), (4, 6), (7, 3))  # patches
 
 

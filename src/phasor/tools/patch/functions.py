@@ -7,7 +7,7 @@ The same holds for the objects that a module calls, as diffusers' attention proc
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -55,10 +55,8 @@ class Holder:
         """Whether it can know its arguments alone: frequencies that a module trains are in none of them."""
         return self.kind != "method" and not inspect.unwrap(self.function).__closure__  # type: ignore[attr-defined]
 
-    def run(self, arguments: Mapping[str, Any]) -> Any:
-        if self.kind == "method":
-            return self.function(self.owner, **arguments)
-        return self.function(**arguments)
+    def run(self, **arguments: Any) -> Any:
+        return self.function(*[self.owner] * (self.kind == "method"), **arguments)
 
     def like(self, other: "Holder") -> bool:
         """Whether both are the same code of the same class."""

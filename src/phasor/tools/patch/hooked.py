@@ -10,7 +10,6 @@ half precision, and phasor rounds their sum once.
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from ...rotary.layout import Layout
 from ...support.tracing import transformed
 from .compare import difference_of
-from .rotate_function import RotateFunction
+from .rotate_function import RotateFunction, ways
 from .tables import Form
 
 PARAMETERS = ("q", "k", "cos", "sin", "unsqueeze_dim")
@@ -115,49 +114,36 @@ def _ways(widths: tuple[int, int, int], form: Form | None) -> Iterator[RotateFun
     width, _, table = widths
     if width % 2 or table not in (width, width // 2):
         return
-    roundings: tuple[dict[str, bool], ...] = ({"promoted": True}, {}, {"widened": True})
-    for interleaved, backwards, rounding in product((False, True), (False, True), roundings):
+    sheared = table == width and form is None  # two angles for each pair
+    for interleaved in (False,) if sheared else (False, True):
         layout = Layout(head_dim=width, interleaved=interleaved)
-        common: dict[str, Any] = {"backwards": backwards, **rounding}
-        if table == width // 2:
-            yield RotateFunction(PARAMETERS, 1, "bhsd", "half", layout, **common)
-        elif form is not None:
-            yield RotateFunction(PARAMETERS, 1, "bhsd", form, layout, **common)
-        elif not interleaved:  # two angles for each pair
-            yield RotateFunction(PARAMETERS, 1, "bhsd", "doubled", layout, sheared=True, **common)
+        form = "half" if table < width else form or "doubled"
+        yield from ways(layout, form, (False, True), PARAMETERS, 1, ("bhsd",), sheared=sheared)
 
 
-Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+Case = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _made_up(widths: tuple[int, int, int], dtypes: tuple[torch.dtype, ...], form: Form | None) -> Case:
-    """q, k, cos, sin with columns of that form, and gradients for both results."""
+    """q, k, and cos and sin with columns of that form."""
     random = torch.Generator().manual_seed(0)
-    heads = [
-        torch.randn(2, count, TOKENS, width, generator=random).to(dtype)
-        for count, width, dtype in (
-            (HEADS[0], widths[0], dtypes[0]), (HEADS[1], widths[1], dtypes[1]),
-            (HEADS[0], widths[0], dtypes[0]), (HEADS[1], widths[1], dtypes[1]),
-        )
-    ]  # fmt: skip
+    q, k = (torch.randn(2, n, TOKENS, width, generator=random) for n, width in zip(HEADS, widths, strict=False))
     angles = torch.rand(2, TOKENS, widths[2], generator=random) * 6
     if form is not None and widths[2] == widths[0]:
         first = angles[..., : widths[2] // 2]
         angles = torch.cat((first, first), -1) if form == "doubled" else first.repeat_interleave(2, -1)
-    return heads[0], heads[1], angles.cos().to(dtypes[2]), angles.sin().to(dtypes[3]), heads[2], heads[3]
+    return q.to(dtypes[0]), k.to(dtypes[1]), angles.cos().to(dtypes[2]), angles.sin().to(dtypes[3])
 
 
-def _results(
-    function: Callable, learns: bool, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *gradients: Tensor
-) -> list[Tensor]:
+def _results(function: Callable, learns: bool, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> list[Tensor]:
     """Results, and gradients if asked for, with heads before tokens and after them."""
     outputs: list[Tensor] = []
     for unsqueeze_dim in (1, 2):
-        inputs = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k, *gradients)]
-        leaves = [x.detach().clone().requires_grad_(learns) for x in inputs[:2]]
+        heads = [x if unsqueeze_dim == 1 else x.transpose(1, 2) for x in (q, k)]
+        leaves = [x.detach().clone().requires_grad_(learns) for x in heads]
         results = list(function(*leaves, cos, sin, unsqueeze_dim=unsqueeze_dim))
         outputs += results
         if learns:
-            back = [g.to(x.dtype) for g, x in zip(inputs[2:], results, strict=True)]
+            back = [x.flip(0, -1).to(y.dtype) for x, y in zip(heads, results, strict=True)]
             outputs += torch.autograd.grad(results, leaves, back)
     return outputs

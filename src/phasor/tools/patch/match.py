@@ -10,15 +10,9 @@ from torch import nn
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
-from .compare import (
-    Best,
-    compare_method,
-    compare_self_numbered,
-    compare_stored,
-    compare_tables,
-    parameters_of,
-)
+from .compare import Best, compare_self_numbered, compare_stored, compare_tables
 from .damage import compare_undamaged
+from .equal_calls import compare_method
 from .norms import DeferredNorm, FusedModule, try_fusing
 from .reading import (
     ModelReading,
@@ -43,7 +37,7 @@ from .report import (
     stateful,
     unlike,
 )
-from .rotate_function import CALLS, RotatingMethod, RotatingModule
+from .rotate_function import CALLS, RotatingMethod, RotatingModule, parameters_of
 from .sites import PatchSite, nearest, replaced_on_instance
 from .tables import SelfNumberedModule, Tables, numbering_of, stored_table
 

@@ -22,13 +22,13 @@ from ...eye.sites import Side
 from ...eye.spec import NoSpec, measured, sighting
 from ...rotary.spec import RotarySpec
 from .arguments import INLINE, MORE, ODD, Given, NotTold, Turned
+from .equal_calls import Way, best_way, does
 from .functions import Holder, holders
 from .match import Match
 from .report import LAST_BITS, SiteRow, agreement, compared
 from .rotate_function import RotateFunction, copied
 from .sites import PatchSite, replaced_on_instance
 from .swap import WRAPS, globals_of, owners, with_globals, wrapping
-from .trying import Way, best_way, does
 
 
 @dataclass(frozen=True)

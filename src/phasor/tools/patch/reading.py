@@ -9,8 +9,10 @@ from torch import nn
 
 from ...models.configs import ModelRotary, read_parts
 from ...rotary.spec import Angles, RotarySpec
-from .compare import NEAR_AND_FAR, Best, compare_function, difference_of, parameters_of, refusal
+from .compare import NEAR_AND_FAR, Best, difference_of
+from .equal_calls import compare_function, refusal
 from .rebuilt import RebuiltModels
+from .rotate_function import parameters_of
 from .sites import has_config, part_of
 from .tables import Form, Tables
 
@@ -60,26 +62,21 @@ class ModelReading:
         return tuple(t for t in tables if t.spec in forward) or tables
 
     def compared(
-        self,
-        function: Callable,
-        tables: tuple[Tables, ...],
-        specs: Sequence[RotarySpec],
-        dtypes: Sequence[torch.dtype] = (),
-        kernel: str = "",
+        self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec], kernel: str = ""
     ) -> Best:
         """`compare_function`, once for all layers that are alike."""
-        dtypes, kernel = tuple(dtypes) or self.dtypes, kernel or self.kernel
-        key = (function, tables, tuple(specs), dtypes, kernel)
+        kernel = kernel or self.kernel
+        key = function, tables, tuple(specs), kernel
         if key not in self._functions:
-            self._functions[key] = compare_function(function, tables, specs, dtypes, kernel)
+            self._functions[key] = compare_function(function, tables, specs, self.dtypes, kernel)
         return self._functions[key]
 
     def refusal(self, function: Callable, tables: tuple[Tables, ...], specs: Sequence[RotarySpec]) -> str:
         """Why the named kernel cannot rotate as a function does that `"auto"` agrees with; empty if that is not it."""
-        way, difference = (None, None) if self.kernel == "auto" else self.compared(function, tables, specs, (), "auto")
-        if way is None or difference is None or not difference.exact:
+        if self.kernel == "auto":
             return ""
-        return refusal(function, way, tables, self.dtypes, self.kernel)
+        way, difference = self.compared(function, tables, specs, "auto")
+        return refusal(function, way, tables, self.dtypes, self.kernel) if difference.exact else ""
 
     def with_chosen_angles(self, tables: Tables) -> Tables:
         if self.angles == "float32":  # the model's own, which are RoFormer's in float64

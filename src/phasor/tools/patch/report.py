@@ -16,8 +16,7 @@ from ...eye.call import call_of
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, Finding, Report, Verdict, merged
 from ...support.preserve_state import undisturbed
-from .compare import parameters_of
-from .rotate_function import CALLS
+from .rotate_function import CALLS, parameters_of
 from .sites import replaced_on_instance
 from .tables import Tables
 

@@ -7,8 +7,10 @@ at which it inserts the head axis into cos and sin, or always has the same order
 Those that take complex tables stay the model's own: `report.COMPLEX`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from inspect import Parameter, signature
+from itertools import product
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -19,7 +21,6 @@ from ...rotary.apply import TensorFormat, apply_rotary_qk
 from ...rotary.kernels.native import kernel as native
 from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
-from ...rotary.spec import RotarySpec
 from ...support.tracing import transformed
 from .swap import with_globals
 from .tables import Form, per_pair
@@ -35,17 +36,11 @@ def order_of(table: Tensor, unsqueeze_dim: int) -> TensorFormat:
     return "bshd" if from_end == -2 else "bhsd"
 
 
-def pair(rotate: Rotate, default: int, order: Order) -> Callable:
-    def both(
-        q: Tensor, k: Any, cos: Tensor, sin: Tensor, *, position_ids: Any = None, unsqueeze_dim: int = default
-    ) -> Any:
-        return rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
-
-    return both
-
-
 def one_or_pair(rotate: Rotate, default: int, order: Order) -> Callable:
-    def either(q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, unsqueeze_dim: int = default) -> Any:
+    def either(
+        q: Tensor, k: Any = None, cos: Any = None, sin: Any = None, *, position_ids: Any = None,
+        unsqueeze_dim: int = default,
+    ) -> Any:  # fmt: skip
         rotated = rotate(q, k, cos, sin, order_of(cos, unsqueeze_dim))
         return rotated[0] if k is None else rotated
 
@@ -98,14 +93,7 @@ def states(rotate: Rotate, default: int, order: Order) -> Callable:
 
 
 def one(rotate: Rotate, default: int, order: Order) -> Callable:
-    def alone(x: Tensor, cos: Tensor, sin: Tensor, *, unsqueeze_dim: int = default) -> Tensor:
-        return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
-
-    return alone
-
-
-def one_of_grid(rotate: Rotate, default: int, order: Order) -> Callable:
-    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any, *, unsqueeze_dim: int = default) -> Tensor:
+    def alone(x: Tensor, cos: Tensor, sin: Tensor, position_ids: Any = None, *, unsqueeze_dim: int = default) -> Tensor:
         return rotate(x, None, cos, sin, order_of(cos, unsqueeze_dim))[0]
 
     return alone
@@ -130,18 +118,29 @@ def sinusoidal(rotate: Rotate, default: int, order: Order) -> Callable:
 
 
 CALLS: dict[tuple[str, ...], Call] = {
-    ("q", "k", "cos", "sin", "unsqueeze_dim"): pair,
-    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): pair,
+    ("q", "k", "cos", "sin", "unsqueeze_dim"): one_or_pair,
+    ("q", "k", "cos", "sin", "position_ids", "unsqueeze_dim"): one_or_pair,
     ("q", "k=None", "cos=None", "sin=None", "unsqueeze_dim"): one_or_pair,
     ("q", "k", "cos", "sin"): fixed_pair,
     ("q", "k", "cos", "sin", "**kwargs"): after_prefix,
     ("q", "k", "v", "cos", "sin", "position_ids", "unsqueeze_dim"): gathered,
     ("self", "hidden_states", "relative_position_embeddings"): states,
     ("x", "cos", "sin", "unsqueeze_dim"): one,
-    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one_of_grid,
+    ("x", "cos", "sin", "position_ids", "unsqueeze_dim"): one,
     ("tensor", "sin", "cos"): sin_first,
     ("sinusoidal_pos", "query_layer", "key_layer", "value_layer=None"): sinusoidal,
 }
+
+
+def parameters_of(function: Callable) -> tuple[tuple[str, ...], int]:
+    """The parameters of a function that rotates, as `CALLS` lists them, and the default of its ``unsqueeze_dim``."""
+    named, default = [], 1
+    for p in signature(function).parameters.values():
+        if p.name == "unsqueeze_dim":
+            default = p.default
+        left_out = p.default is None and p.name in ("k", "cos", "sin", "value_layer")
+        named.append(f"**{p.name}" if p.kind is Parameter.VAR_KEYWORD else f"{p.name}=None" if left_out else p.name)
+    return tuple(named), default
 
 
 @dataclass(frozen=True)
@@ -167,23 +166,6 @@ class RotateFunction:
     sheared: bool = False
     latest: bool = False
     kernel: str = "auto"
-
-    @classmethod
-    def of(
-        cls,
-        spec: RotarySpec,
-        parameters: tuple[str, ...],
-        unsqueeze_dim: int,
-        order: TensorFormat | None,
-        form: Form,
-        kernel: str,
-    ) -> "RotateFunction":
-        """The function that rotates the pairs of ``spec``."""
-        return cls(
-            parameters, unsqueeze_dim, order, form, spec.layout,
-            promoted=spec.angles != "exact" and spec.tables in ("promoted", "activation"),
-            widened=spec.tables == "rounded", backwards=spec.reverse, sheared=spec.second is not None, kernel=kernel,
-        )  # fmt: skip
 
     def stand_in(self, fused: Any = None) -> Callable:
         """The stand-in: it takes and returns what the model's own function does. ``fused`` normalises, too."""
@@ -251,6 +233,23 @@ class RotateFunction:
         layout = whole if width == whole.head_dim else replace(whole, head_dim=width)  # heads may be cut before
         sin = -sin if self.backwards else sin
         return Rotation(cos=cos, sin=sin, layout=layout, promoted=promoted, **more)
+
+
+ROUNDINGS: tuple[dict[str, Any], ...] = ({"promoted": True}, {}, {"widened": True})
+
+
+def ways(
+    layout: Layout,
+    form: Form,
+    backwards: Sequence[bool] = (False, True),
+    parameters: tuple[str, ...] = (),
+    unsqueeze_dim: int = 1,
+    orders: Sequence[Order] = (None,),
+    **more: Any,
+) -> Iterator[RotateFunction]:
+    """Every way to rotate heads of a layout by tables of a form, rounded as models round it."""
+    for order, back, rounding in product(orders, backwards, ROUNDINGS):
+        yield RotateFunction(parameters, unsqueeze_dim, order, form, layout, backwards=back, **rounding, **more)
 
 
 class Kept(NamedTuple):
