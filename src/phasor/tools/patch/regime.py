@@ -16,6 +16,7 @@ from ...rotary.spec import RotarySpec
 from ...support.checks import whole
 from ...support.findings import Difference
 from .compare import difference_of, largest
+from .few_tokens import FewTokens
 from .tables import Tables, log_scale_of
 
 Regime = int | Sequence[int] | Literal["generate"] | None
@@ -110,12 +111,15 @@ class RotaryModule:
     lengths: Lengths | None = None
 
     def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        known, frozen = dict(self.tables), self.lengths
+        known, frozen = {name: FewTokens(tables) for name, tables in self.tables}, self.lengths
 
         def forward(self: nn.Module, x: Tensor, position_ids: Any = None, layer_type: str | None = None) -> Any:
-            tables = known.get(layer_type)
-            if tables is None:  # a layer type on which phasor and the model do not agree
+            few = known.get(layer_type)
+            if few is None:  # a layer type on which phasor and the model do not agree
                 return cls.forward(self, x, position_ids, layer_type)
+            if few.simple:
+                return few.at(x, position_ids)
+            tables = few.tables
             if not tables.spec.length_dependent:
                 return tables.at(x, position_ids, log_scale_of(self, tables.spec))
             lengths = frozen if frozen is not None else getattr(self, SET, None)
@@ -126,7 +130,7 @@ class RotaryModule:
             return cls.forward(self, x, position_ids, *(() if layer_type is None else (layer_type,)))
 
         def extra_repr(self: nn.Module) -> str:
-            return "; ".join(f"{name or 'phasor'}: {tables.spec.describe()}" for name, tables in known.items())
+            return "; ".join(f"{name or 'phasor'}: {t.tables.spec.describe()}" for name, t in known.items())
 
         return {"forward": forward, "extra_repr": extra_repr}
 
