@@ -126,7 +126,11 @@ class Observation:
     def others(self, plain: Called, part: Running) -> Iterator[Called]:
         """Every other way, seen, one after the other: each holds all that was computed in its attentions."""
         attentions = {site.where for site in plain.sites}
-        return (called(part, way, self._learned, attentions) for way in self._ways(part)[1:] if attentions)
+        for way in self._ways(part)[1:] if attentions else ():
+            seen = called(part, way, self._learned, attentions)
+            yield seen
+            if seen.why_not and way.alone:
+                yield called(part, way.alone, self._learned, attentions)
 
     def run_first(self) -> None:
         """Once as its inputs say, where later calls need what it gives."""

@@ -27,6 +27,7 @@ ROWS = 4
 LONGEST = 256  # tokens of a call that is made to be long
 PADS = (0, 2, 5, 9)
 ON = 6  # tokens that follow a long call
+AND_ON = ", and on"  # behind the name of such a call
 PLAIN = "in one call"
 OWN_ROWS = "each row with positions of its own"
 LATER = "after a longer call"
@@ -70,6 +71,11 @@ class Way:
     @property
     def given(self) -> bool:
         return self.pieces[0].given
+
+    @property
+    def alone(self) -> "Way | None":
+        """Of a long call that goes on through a cache, the call alone, for a model without a cache."""
+        return Way(self.name.removesuffix(AND_ON), self.pieces[:1]) if self.name.endswith(AND_ON) else None
 
     @property
     def rows(self) -> int:
@@ -221,7 +227,7 @@ def one_call(tokens: Callable[[int, int], Tensor], length: int) -> Way:
 
 
 def long_call(tokens: Callable[[int, int], Tensor], length: int) -> Way:
-    return _through(tokens(1, length + ON), [length, 1, ON - 2, 1], f"in a call of {length} tokens, and on")
+    return _through(tokens(1, length + ON), [length, 1, ON - 2, 1], f"in a call of {length} tokens{AND_ON}")
 
 
 def _far(tokens: Callable[[int, int], Tensor], length: int) -> Way:
