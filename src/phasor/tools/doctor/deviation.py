@@ -15,7 +15,7 @@ from .ways import LONGEST
 SAME = 2e-4  # relative: float32 tables at the positions that are tried
 HALF = 1.2e-2  # tables in half precision
 MOST_SOUGHT = 64  # tokens of which the position is sought
-BEFORE, BEYOND = 4, LONGEST + 64  # positions around those that are known, at which a token may be found
+BEFORE, BEYOND = 128, LONGEST + 64  # positions around those that are known, at which a token may be found: int8 wraps
 NOWHERE = -BEFORE - 1
 
 
@@ -161,9 +161,9 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
     ("rotated twice", _twice),
+    ("sign", _backwards),  # before positions: each token would be found at minus its own
     ("positions", _moved),
     ("not rotated", _still),
-    ("sign", _backwards),
     ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
     ("half precision", _coarse),
