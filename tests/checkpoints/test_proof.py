@@ -42,7 +42,7 @@ DOWN, LOST = "model.layers.0.mlp.down_proj.weight", "must be on both sides, and 
         (lambda held: held.pop(DOWN), LOST),
         (lambda held: held.update({f"{DOWN}.more": torch.ones(2)}), LOST),
         (lambda held: held.update({DOWN: held[DOWN].flatten()}), "must be .* got "),
-        (lambda held: held.update({DOWN: held[DOWN].view(torch.int32)}), "must be .* got I32 "),
+        (lambda held: held.update({DOWN: held[DOWN].view(torch.int16)}), "must be BF16 .* got I16 "),
     ],
 )
 def test_a_tensor_that_is_lost_added_or_another_is_noticed(change, says, tmp_path):
