@@ -4,6 +4,8 @@ import random
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from phasor.tools.checkpoints import convert, make_plan
 from phasor.tools.checkpoints.proof import prove
@@ -29,3 +31,26 @@ def test_a_byte_anywhere_is_noticed_and_its_tensor_named(tmp_path):
             file.write(bytes([byte ^ 1]))
         with pytest.raises(ValueError, match=rf"{name}: its bytes are not those of the source"):
             prove(plan, tmp_path / "damaged")
+
+
+DOWN, LOST = "model.layers.0.mlp.down_proj.weight", "must be on both sides, and is on one"
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda held: held.pop(DOWN), LOST),
+        (lambda held: held.update({f"{DOWN}.more": torch.ones(2)}), LOST),
+        (lambda held: held.update({DOWN: held[DOWN].flatten()}), "must be .* got "),
+        (lambda held: held.update({DOWN: held[DOWN].view(torch.int16)}), "must be BF16 .* got I16 "),
+    ],
+)
+def test_a_tensor_that_is_lost_added_or_another_is_noticed(change, says, tmp_path):
+    source = synthetic.write(tmp_path / "source", layers=1, hidden=64, heads=4, kv_heads=2, wide=64)
+    convert(source, tmp_path / "result", to="interleaved")
+    (shard,) = (tmp_path / "result").glob("*.safetensors")
+    (tmp_path / "result/model.safetensors.index.json").unlink()  # which would tell, too
+    change(held := load_file(shard))
+    save_file(held, shard.rename(tmp_path / "result/model.safetensors"))
+    with pytest.raises(ValueError, match=rf"{DOWN}.*: {says}"):
+        prove(make_plan(source, "interleaved"), tmp_path / "result")

@@ -6,7 +6,7 @@ pytest.importorskip("transformers")
 
 from phasor import diagnose
 
-from .wild import FAULTS, HEALTHY, made
+from .wild import FAULTS, HEALTHY, both, llama, made, method, own, rotated, swapped
 
 # One of each way in which a fault can hide, beside all of them in the slow tests.
 QUICK = (
@@ -63,11 +63,26 @@ def test_a_base_of_another_model_is_told_once_and_by_its_name():
     assert report.wrong[0].position == 1.0 and report.wrong[0].pair == 1
 
 
+HOW = {
+    "layout": swapped,
+    "not rotated": lambda q, k, cos, sin: (q, k),
+    "k only": lambda q, k, cos, sin: (q, rotated(k, cos, sin)),
+    "positions, only in some": lambda q, k, cos, sin: both(q, k, cos[:1], sin[:1]),
+    "attention factor": lambda q, k, cos, sin: (rotated(q, cos, sin), 0.75 * rotated(k, cos, sin)),
+}
+
+
+@pytest.mark.parametrize("cause", HOW)
+def test_a_method_of_the_instance_is_judged_by_its_cause(cause):
+    """And not the function that its class would have called."""
+    model = llama()
+    method(model, own(HOW[cause]))
+    assert any(cause in (row.cause or row.what) for row in diagnose(model).wrong)
+
+
 def test_compiled_code_that_is_not_the_model_s_own_is_wrong():
     """A backend that changes what it compiles: only the compiled logits show it."""
     import torch
-
-    from .wild import llama
 
     def backend(graph, inputs):
         return lambda *args: tuple(x * 1.5 if x.is_floating_point() else x for x in graph(*args))

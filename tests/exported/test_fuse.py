@@ -450,6 +450,17 @@ def test_constants_that_an_old_file_lists_as_inputs_are_constants(fused):
     close(ran(after, x, positions=AT)[0], turned("halves", x, AT))
 
 
+def test_positions_of_32_bits_reach_the_end_of_tables(fused):
+    made = in_pairs()
+    made.graph.input[2].type.tensor_type.elem_type = TensorProto.INT32
+    for value in (*made.graph.input, *made.graph.output):  # a name that does not say what it counts
+        value.type.tensor_type.shape.dim[-1 if value.name == "positions" else 2].dim_param = "n"
+    report, after = fused(made, length=4096)
+    assert (report.fused, report.rows) == (2, ROWS)
+    x = heads_like(2, HEADS, 4, HEAD)
+    close(ran(after, x, positions=AT.astype(np.int32))[0], turned("interleaved", x, AT), atol=4e-6)
+
+
 def test_two_lengths_that_a_graph_counts_are_two(fused):
     """q and k, of as many tokens as each has, turned by the first rows of one table."""
     made = nodes()
@@ -617,6 +628,46 @@ def test_heads_that_are_widened_first_are_rotated_in_float32(fused):
     assert ops(after) == ["Cast", "Cast", "Add", "RotaryEmbedding", "RotaryEmbedding", "Cast", "Cast"]
     x = np.ones((2, HEADS, 4, HEAD), np.float16)
     assert np.array_equal(ran(after, x, positions=AT)[0], turned("interleaved", x, AT).astype(np.float16))
+
+
+def test_a_loop_beside_the_rotations_stays(fused):
+    loop = next(node for node in in_a_loop().graph.node if node.op_type == "Loop")
+    loop.input[2] = "at_real"
+    made = joined(nodes(), [n("Cast", ["positions"], ["at_real"], to=TensorProto.FLOAT), loop], times=1, go=True)
+    made.graph.output.append(info("looped", TensorProto.FLOAT, "batch", "seq"))
+    report, after = fused(made)
+    assert report.fused == 2 and loop in list(after.graph.node)
+    x = heads_like(2, HEADS, 4, HEAD)
+    y, _, looped = ran(after, x, positions=AT)
+    close(y, turned("halves", x, AT)), close(looped, AT)
+
+
+def test_functions_are_written_out(fused):
+    made = nodes()
+    body = [node for node in made.graph.node if node.output[0].startswith("k")]
+    reads = list(dict.fromkeys(name for node in body for name in node.input if not name.startswith("k_")))
+    function = helper.make_function("own", "Turn", reads, ["k_rotated"], body, [helper.make_opsetid("", 23)])
+    for node in body:
+        made.graph.node.remove(node)
+    made.graph.node.append(n("Turn", reads, ["k_rotated"], domain="own"))
+    made.functions.append(function)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    report, after = fused(made)
+    assert report.fused == 2 and ops(after).count("RotaryEmbedding") == 2 and not after.functions
+    x = heads_like(2, HEADS, 4, HEAD)
+    for y in ran(after, x, positions=AT):
+        close(y, turned("halves", x, AT))
+
+
+def test_what_cannot_be_run_is_said_and_hides_nothing_behind_the_next_projection(fused):
+    """An operator of somebody's own between what comes in and the projections of q, k and v."""
+    made = joined(attending(nodes()), [n("Own", ["x"], ["own"], "first", domain="somebody")])
+    for node in made.graph.node[1:]:
+        if node.op_type == "MatMul" and node.input[0] == "x":
+            node.input[0] = "own"
+            made.graph.value_info.append(info(node.output[0], TensorProto.FLOAT, "batch", "seq", HEADS * HEAD))
+    report, _ = fused(made)
+    assert report.fused == 2 and "\nnot run: Own 'first': no operator of somebody that is known here" in str(report)
 
 
 def test_branches_are_entered(fused):

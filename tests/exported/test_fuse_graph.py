@@ -259,6 +259,15 @@ def test_what_is_written_into_is_left(how):
     assert [f.reason for f in findings if f.verdict != "right"] == ["something writes into the memory of its values"]
 
 
+def test_what_out_names_is_written_into():
+    module = fx.symbolic_trace(Turning(partial(written_over, write=lambda q: torch.mul(q, 2, out=q))))
+    given = torch.randn(1, 7, 16), POSITIONS
+    new, report = phasor.fuse(module, given)
+    assert report.fused == 1 and "something writes into the memory of its values" in str(report)
+    with torch.no_grad():
+        assert torch.equal(new(*given), module(*given))
+
+
 def test_what_a_program_writes_into_is_not_changed_by_the_proof():
     """A counter behind the positions, and a cache that is an input."""
 
@@ -306,6 +315,15 @@ def test_what_follows_may_view_the_memory_as_before(axes):
     given = torch.randn(shape), torch.randn(7, 4), torch.randn(7, 4)
     new, report = phasor.fuse(torch.export.export(Views(), given))
     assert report.fused == 1 and torch.equal(new.module()(*given), Views()(*given))
+
+
+def test_random_numbers_are_the_same_before_and_after():
+    class Drops(Attends):
+        def heads(self, x):
+            return [nn.functional.dropout(t, 0.5, True) for t in super().heads(x)]
+
+    program = torch.export.export(Drops(), (torch.randn(1, 7, 16), POSITIONS))
+    assert phasor.fuse(program)[1].outputs == "all outputs equal to the bit"
 
 
 def test_an_operator_without_gradients_for_its_tables_says_so():

@@ -86,6 +86,7 @@ def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
             r"attention.exact.cos must have the shape \[\d+, 32\], got \[3, 32\]",
         ),
         ({"attention.exact.float32.q_out": torch.ones(4)}, r"q_out must have the shape \[1, 2, "),
+        ({"attention.exact.float32.q_out": torch.ones(3, 1, 2, 14, 64)}, r"q_out must have the shape \[1, 2, "),
         (
             {"attention.exact.cos": torch.rand(13, 64)},
             "must have one value per pair, 32, or each of them twice, got 64",

@@ -124,6 +124,21 @@ def test_angles_of_the_models_own_code_are_no_error(found, given):
     assert result.explained == ("exact.cos", "exact.float32.q_out")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_transformers_gives_is_right(dtype, folder_of):
+    """By exact angles, too: of their float32 ones it is said. Of gradients that are not given too."""
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    v, data = load(folder_of("llama3")), {k: x for k, x in CONFIGS["llama3"].items() if k != "model_type"}
+    q, k = (v[f"{x}_in"].to(getattr(torch, dtype)) for x in "qk")
+    outs = apply_rotary_pos_emb(q, k, *LlamaRotaryEmbedding(transformers.LlamaConfig(**data))(q, v["positions"][None]))
+    for mode, causes in (("exact", ["angles", "gradient"]), ("model", ["gradient"])):
+        names = (f"attention.{mode}.{dtype}.{x}_out" for x in "qk")
+        report = check(folder_of("llama3"), dict(zip(names, outs, strict=True)))
+        assert report.verdict == "right" and [f.cause for f in report.findings] == causes, str(report)
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_one_value_beyond_its_tolerance_is_found_and_placed(config, folder_of):
     """Values drawn by chance, in every tensor, given alone; a far one of exact angles is none of float32 angles."""
@@ -142,7 +157,7 @@ def test_one_value_beyond_its_tolerance_is_found_and_placed(config, folder_of):
 
 
 @pytest.mark.parametrize("name", ["exact.inv_freq", "exact.cos", "exact.float32.q_out", "attention_factor"])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, 0.0, 1e38])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, 0.0, 1e38, 2**62])
 def test_values_that_no_mistake_gives(value, name, folder_of):
     shape = load(folder_of("llama"))[name].shape
     report = check(folder_of("llama"), {f"attention.{name}": torch.full(shape, value)})

@@ -89,6 +89,22 @@ def test_a_function_that_takes_fewer_queries_than_keys_is_not_replaced():
     assert not compare_function(last, (TABLES,), [SPEC], DTYPES)[1].close
 
 
+def test_a_spec_among_several_is_found_by_what_the_function_does():
+    function, difference = compare_function(usual, (TABLES,), [SPEC.replace(interleaved=True), SPEC], DTYPES)
+    assert difference.exact and function.layout.interleaved is False
+    assert compare_function(lambda a, b, c: a, (TABLES,), [SPEC], DTYPES) == (None, INCOMPARABLE)  # nothing is guessed
+
+
+def test_tables_wider_than_the_heads_widen_the_result():
+    """Dots 3 gives float32 tables to layers that run in bfloat16; its function, and most others, then give float32."""
+    function, _ = compare_function(usual, (TABLES,), [SPEC], DTYPES)
+    q, k = (torch.randn(2, heads, 5, 8).bfloat16() for heads in (3, 1))
+    cos, sin = TABLES.at(q.float(), torch.arange(5)[None])
+    theirs = usual(q, k, cos, sin)
+    assert theirs[0].dtype == torch.float32
+    assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), theirs))
+
+
 def test_agreement():
     x = torch.tensor([1.0, 2.0])
     assert agreement(difference_of((x, None), (x.clone(), None))) == "bit-equal"

@@ -35,6 +35,13 @@ def test_tables_are_formed_to_the_bit_and_the_product_is_left(family):
         assert torch.equal(rotary(model)(torch.zeros(1), (31 * POSITIONS)[None, :n]), table)
 
 
+def test_cos_and_sin_come_from_the_function_that_they_call(family, monkeypatch):
+    """torch.polar, whatever bits it has on this machine: those of torch.cos may be the same."""
+    own = torch.polar
+    monkeypatch.setattr(torch, "polar", lambda size, angle: own(size * (1 + 2**-20), angle))
+    assert patch(causal(family)).rows[0].agreement == "bit-equal"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("pairs", [3, 5, 8])
 def test_logits_stay_to_the_bit_for_every_number_of_pairs_and_tokens(family, pairs, dtype):

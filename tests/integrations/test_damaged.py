@@ -9,7 +9,7 @@ from phasor import repair
 from phasor.tools.patch import patch, unpatch
 from phasor.tools.patch.damage import damage
 
-from .models import logits, tokens
+from .models import causal, logits, tokens
 from .sick import KINDS, buffers, emptied, healthy, in_dtype
 
 pytest.importorskip("transformers")
@@ -65,6 +65,9 @@ def test_what_happens_to_a_patched_model_is_mended_by_unpatch():
         assert torch.equal(logits(one), logits(sound))
 
 
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+
+
 @pytest.mark.parametrize("fill", [0.5, 1.05])
 def test_values_that_somebody_may_have_chosen_are_left_alone(fill):
     """Also where they were rounded on top: the damage is then not all that is wrong."""
@@ -76,6 +79,14 @@ def test_values_that_somebody_may_have_chosen_are_left_alone(fill):
     assert {row.reason for row in tables(report)} == {"phasor forms other values from its config"}
     model.to(torch.bfloat16)
     assert patch(model).replaced == 0
+
+
+def test_a_rounding_that_is_not_needed_or_not_mended_is_not_hidden():
+    assert tables(patch(healthy("llama").to(torch.bfloat16)))[0].agreement == (
+        "bit-equal; its own was rounded to bfloat16"
+    )
+    (row,) = tables(patch(causal("llama", rope_parameters=DYNAMIC).to(torch.bfloat16)))
+    assert row.reason.endswith("(dynamic NTK); its own was rounded to bfloat16: call phasor.repair(model)")
 
 
 @pytest.mark.parametrize("fails", ["__init__", "_init_weights"])

@@ -283,6 +283,19 @@ def test_phasor_does_rotate(monkeypatch):
     assert not torch.equal(model(IDS), before)
 
 
+@pytest.mark.parametrize("own", [Trained, Gathered])
+def test_gradients_are_those_of_the_models_own_code(own):
+    def gradients(model: nn.Module) -> list[Tensor]:
+        model.zero_grad()
+        model(IDS).square().sum().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    model = own()
+    before = gradients(model)
+    assert patch(model).replaced == 1
+    assert all(torch.equal(a, b) for a, b in zip(gradients(model), before, strict=True))
+
+
 def test_what_was_not_seen_is_left_to_the_models_own_function():
     """Another value of a plain argument than the one that it was compared with."""
     model, other = Backwards().eval(), Backwards().eval()

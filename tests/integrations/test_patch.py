@@ -178,6 +178,15 @@ def test_the_share_of_tokens_with_another_prediction():
     assert report.shift.mean == pytest.approx((after - before).abs().mean().item(), rel=1e-4)
 
 
+def test_with_the_models_own_angles_nothing_moves_and_what_is_frozen_stays_so():
+    model = causal("llama").train()
+    model.model.layers[0].eval()
+    before = {path: module.training for path, module in model.named_modules()}
+    shift = patch(model, compare=tokens()).shift
+    assert (shift.largest, shift.mean, shift.changed) == (0.0, 0.0, 0.0)
+    assert {path: module.training for path, module in model.named_modules()} == before
+
+
 @pytest.mark.parametrize(
     "inputs, error, says",
     [
@@ -243,6 +252,28 @@ def test_a_model_on_the_meta_device():
     for name, parameter in real.state_dict().items():
         model.get_parameter(name).data.copy_(parameter)
     assert torch.equal(logits(model, inputs), before)  # its own frequencies were lost, and are not needed
+
+
+def test_whatever_device_the_caller_makes_tensors_on():
+    real = causal("llama")
+    before = logits(real)
+    with torch.device("meta"):
+        reports = patch(real), patch(causal("llama"))
+    assert [(report.replaced, report.rows[0].agreement) for report in reports] == [(3, "bit-equal")] * 2
+    assert torch.equal(logits(real), before)
+
+
+def test_longrope_chooses_by_the_largest_position_of_a_call():
+    rope = {
+        "rope_type": "longrope", "rope_theta": 10_000.0, "short_factor": [1.0 + i / 8 for i in range(8)],
+        "long_factor": [2.0 + i for i in range(8)], "original_max_position_embeddings": 32,
+    }  # fmt: skip
+    model = causal("llama", rope_parameters=rope)
+    calls = [torch.arange(length).expand(2, -1) + first for length, first in ((8, 0), (40, 0), (8, 24), (8, 25))]
+    before = [logits(model, tokens(*at.shape), position_ids=at) for at in calls]
+    assert patch(model).replaced == 3
+    for at, own in zip(calls, before, strict=True):
+        assert torch.equal(logits(model, tokens(*at.shape), position_ids=at), own)
 
 
 def test_what_is_no_rotation_is_left_and_the_report_says_so():

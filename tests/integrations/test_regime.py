@@ -93,6 +93,12 @@ def test_patched_models_are_copied_and_unpatched(folder, ids):
     assert type(model) is transformers.LlamaForCausalLM and "generate" not in vars(type(model))
 
 
+@torch.no_grad()
+def test_exact_angles_too(folder, ids):
+    model = frozen(folder, "longrope", 180, angles="exact")
+    assert abs(loss(token_by_token(model, ids), ids) - loss(model(ids).logits, ids)) <= 1e-4
+
+
 @pytest.mark.parametrize(
     "seq_len, message",
     [

@@ -30,6 +30,22 @@ def test_generation_with_a_cache_and_left_padding(family, options):
     assert all(torch.equal(a, b) for a, b in zip(after.logits, before.logits, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+@pytest.mark.parametrize("kernel", ["eager", "flex_attention"])
+def test_any_attention_implementation(kernel):
+    """Also one that is chosen after the patch."""
+    model = causal("llama", attn_implementation=kernel)
+    with torch.compiler.set_stance("force_eager"):  # or transformers compiles flex_attention for 20 seconds
+        before = logits(model)
+        patch(model)
+        assert torch.equal(logits(model), before)
+        model.set_attn_implementation("sdpa")
+        ours = logits(model)
+        unpatch(model)
+        assert torch.equal(ours, logits(model))
+
+
 @pytest.mark.parametrize(
     "family, angles",
     [("llama", "exact"), ("gemma3", "float32"), pytest.param("llama", "float32", marks=pytest.mark.slow)],
@@ -68,6 +84,16 @@ def test_copies_are_patched_and_independent(family, angles, again):
     assert torch.equal(logits(model), ours)  # still patched
     for parameter, copied in zip(model.parameters(), other.parameters(), strict=True):
         assert parameter is not copied
+
+
+def test_moves_to_another_dtype_keep_the_frequencies():
+    """`.to(bfloat16)` rounds the model's own buffers and with them every angle; phasor's are not in a buffer."""
+    model, loaded = causal("llama"), causal("llama", dtype=torch.bfloat16)
+    patch(model)
+    model.to(torch.bfloat16)
+    assert model.model.rotary_emb.inv_freq.dtype == torch.bfloat16
+    loaded.load_state_dict(model.state_dict())
+    assert torch.equal(logits(model), logits(loaded))
 
 
 @pytest.mark.parametrize("family", STARTS)
