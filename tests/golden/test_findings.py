@@ -68,6 +68,20 @@ def test_the_first_difference_and_its_place(found, given):
     assert result.right == ("exact.cos",)
 
 
+@pytest.mark.parametrize(
+    "rest, how",
+    [
+        (lambda p: p - p[0], "start again from 0"),
+        (lambda p: torch.arange(len(p)), "are counted from 0 again"),
+    ],
+)
+def test_the_token_at_which_positions_go_wrong_is_told(rest, how, found, given):
+    p, q, _k = given("llama")
+    c, s = tables(torch.cat((p[:9], rest(p[9:]))), ladder(*LLAMA))
+    result = found("llama", exact__float32__q_out=turn_halves(q, c, s))
+    assert result.reason == f"positions {how} at token 9, whose position is {p[9]}"
+
+
 def test_what_lies_between_two_tensors(found, given):
     """The factor is missing in k alone."""
     p, q, k = given("yarn")

@@ -77,8 +77,10 @@ def apply_rotary_to_cache(
     """
     norm = None if eps is None else Norm(q_weight, k_weight, eps, unit_offset, rounding=rounding)
     if norm is not None or (q_weight is None and k_weight is None):
-        caches, scale = (k_cache, v_cache, slot_mapping), (k_scale, v_scale)
-        done = short_ways.into_cache(kernel, q, k, v, rotation, caches, kv_layout, tensor_format, out, norm, scale)
+        done = short_ways.into_cache(
+            kernel, q, k, v, rotation, k_cache, v_cache, slot_mapping, kv_layout, tensor_format, out, norm,
+            k_scale, v_scale,
+        )  # fmt: skip
         if done is not None:
             return done
     check_norm(norm, q_weight=q_weight, k_weight=k_weight)

@@ -66,12 +66,14 @@ def packed(kernel: str, qkv: Tensor, rotation: Rotation, num_heads: int | None, 
 
 
 def into_cache(
-    kernel: str, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, caches: tuple[Tensor, Tensor, Tensor],
-    kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, scales: tuple[Any, Any],
+    kernel: str, q: Tensor, k: Tensor, v: Tensor, rotation: Rotation, k_cache: Tensor, v_cache: Tensor, slots: Tensor,
+    kv_layout: str, tensor_format: str, out: Tensor | None, norm: Norm | None, k_scale: Any, v_scale: Any,
 ) -> Tensor | None:  # fmt: skip
-    """q rotated; k and v in ``caches``, at their slots. Where it is None, nothing was written."""
+    """q rotated; k and v in their caches, at their slots. Where it is None, nothing was written."""
     if kernel not in native.OPEN or is_compiling():
         return None
-    heads = q, k, rotation, tensor_format, False, None, None, out, v
-    done: Tensor | None = native._native.rotate_into_cache(*heads, *caches, kv_layout, norm, None, *scales)
+    done: Tensor | None = native._native.rotate_into_cache(
+        q, k, rotation, tensor_format, False, None, None, out, v, k_cache, v_cache, slots, kv_layout, norm, None,
+        k_scale, v_scale,
+    )  # fmt: skip
     return done

@@ -50,6 +50,11 @@ class Comparison:
         allowed = t.absolute + t.relative * self.expected.abs() + t.per_radian * self.angles
         return ~((self.got - self.expected).abs() <= allowed)  # not >, which is false for nan
 
+    @cached_property
+    def worse(self) -> Tensor:
+        """Where it is farther off than other angles make it, too."""
+        return self.wrong & ~((self.got - self.expected).abs() <= self.allowed(self.expected, self.angles))
+
     @property
     def backward(self) -> bool:
         """Whether it is a gradient."""

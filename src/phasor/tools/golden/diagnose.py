@@ -82,20 +82,27 @@ def _left(c: Comparison, case: RotationCase, changed: RotationCase, inputs: Inpu
     candidate = candidate.to(c.other_dtype).double()
     if candidate.shape != c.got.shape or not _near(c, case, candidate):
         return None
+    apart = (c.got - candidate).abs()
+    closer = (apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite()
+    if _share(closer[_bad(c, c.telling)]) < 1 / 2:  # sooner seen than what its angles allow
+        return None
     angles = spread(changed, c.short, inputs) if c.rotates else c.angles
     telling = (angles < TELLING).expand(c.got.shape)
     if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
         return None
-    apart = (c.got - candidate).abs()
     off = apart / c.allowed(candidate, angles)
     off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, off).nan_to_num(nan=2.0)
-    nearer = (off <= 1) & ((apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite())
-    bad = c.wrong & telling
-    worse = bad & ~((c.got - c.expected).abs() <= c.allowed(c.expected, c.angles))  # than other angles make it
-    bad = worse if worse.any() else bad
+    nearer = (off <= 1) & closer
+    bad = _bad(c, telling)
     if not bad.any() or _share(nearer[bad]) < ENOUGH or _share((off <= 1)[telling]) < ENOUGH:
         return None
     return float(off[telling].clamp(max=1).mean())
+
+
+def _bad(c: Comparison, where: Tensor) -> Tensor:
+    """What is off there: farther than other angles make it, if anything is."""
+    worse = c.worse & where
+    return worse if worse.any() else c.wrong & where
 
 
 def _share(truths: Tensor) -> float:

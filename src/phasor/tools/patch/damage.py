@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ...support.on_cpu import on_cpu
 from .compare import Best
 from .rebuilt import RebuiltModels, config_buffers, own_class
 from .sites import rotary_modules, stored_tables
@@ -116,7 +117,7 @@ def _called(sound: nn.Module, last: int) -> nn.Module:
     kinds = [{"layer_type": kind} for kind in rope_type] if isinstance(rope_type, dict) else [{}]
     for kind in kinds:
         # frequencies change before positions of other axes are refused
-        with torch.no_grad(), torch.device("cpu"), suppress(RuntimeError, LookupError, ValueError):
+        with torch.no_grad(), on_cpu(), suppress(RuntimeError, LookupError, ValueError):
             called(torch.zeros(1, 1, 1), torch.tensor([[last]]), **kind)
     return called
 

@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ...rotary.kernels import check_name
 from ...rotary.spec import Angles
 from ...support.checks import flag
+from ...support.on_cpu import on_cpu
 from .damage import modules_with_tables, restore
 from .match import Match, match, match_norms
 from .observed import observed_matches
@@ -84,7 +84,7 @@ def patch(
     if parts is None:
         return _observed(model, angles, compare, kernel, fuse_norm, seq_len, inputs)
     frozen = check_regime(seq_len, model)
-    with torch.device("cpu"):  # whatever device the caller makes tensors on, "meta" above all
+    with on_cpu():  # whatever device the caller makes tensors on, "meta" above all
         reading = ModelReading(model, angles, kernel, frozen, parts)
         matches = [match(site, reading) for site in find(model)]
     rows = tuple(row for matched in matches for row in matched.rows)
@@ -121,7 +121,7 @@ def _observed(
                 f"{name} must be left at {usual!r} for a model whose config is not read: its own code forms cos and "
                 f"sin; got {value!r}"
             )
-    with torch.device("cpu"):
+    with on_cpu():
         matches = observed_matches(model, inputs, kernel)
     rows = tuple(row for matched in matches for row in matched.rows)
     report = PatchReport(type(model).__name__, rows, model, angles, replace_sites(matches), observed=True)
@@ -168,7 +168,7 @@ def unpatch(model: nn.Module) -> None:
         raise ValueError(f"model must be patched to be unpatched, and no module of this {type(model).__name__} is")
     for module, before in patched.values():
         module.__class__ = before
-    with torch.device("cpu"):
+    with on_cpu():
         restore(model, [path for path in modules_with_tables(model) if path in patched])
 
 

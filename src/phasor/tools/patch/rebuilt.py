@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...support.errors import first_line
+from ...support.on_cpu import on_cpu
 from .sites import has_config
 
 
@@ -60,7 +61,7 @@ def rebuilt_model(model: nn.Module) -> nn.Module:
     try:
         rebuilt = _built(model, "meta", dtype_of(model))
         # values are formed in float32, whatever dtype the module was built in: so does from_pretrained
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"), _default_dtype(torch.float32), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), on_cpu(), _default_dtype(torch.float32), torch.no_grad():
             for owner, module in _owned(rebuilt, rebuilt):
                 _form(owner, module)
     except Exception as error:  # the class's own code runs, and raises what it likes

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ def of_positions(case: RotationCase) -> Iterator[Row]:
     if case.spec.coordinates == "real":
         return
     text = "positions are those of the tokens in the tensor, 0, 1, 2, … (an implicit arange), and not the given ones"
-    yield _row(torch.arange(at.shape[-1]).expand(at.shape), text)
+    yield _row(_counted(at), text)
     for dtype in (torch.int16, torch.uint8, torch.int8, torch.int32):
         wrapped = at.to(dtype).to(torch.int64)
         if bool((wrapped != at).any()):
@@ -79,6 +80,22 @@ def _of_row(expected: Tensor, where: Tensor, known: Tensor) -> Iterator[tuple[st
     tables = _table(int(last) + 1) if last >= 0 else []
     length = math.gcd(*(-shift[shift < 0]).to(torch.int64).tolist())
     yield from (*tables[:1], *(_table(length)[1:] if length > 1 else ()))
+    token = int(((where != expected) & known).nonzero()[0])
+    place = f"at token {token}, whose position is {expected[token]:.0f}"
+    for how, rest in (("start again from 0", _from_the_first), ("are counted from 0 again", _counted)):
+        yield f"positions {how} {place}", partial(_behind, token, rest)
+
+
+def _from_the_first(x: Tensor) -> Tensor:
+    return x - x[..., :1]
+
+
+def _counted(x: Tensor) -> Tensor:
+    return torch.arange(x.shape[-1]).expand(x.shape)
+
+
+def _behind(token: int, change: _Change, x: Tensor) -> Tensor:
+    return torch.cat((x[..., :token], change(x[..., token:])), -1)
 
 
 def _shifted(by: float) -> str:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ....rotary.scaling import NTK, AtLength, Linear, Llama3, Scaling, YaRN, YaRNPaper
+from ....rotary.spec import RotarySpec
 from ..case import Change, Mistake, RotationCase, with_factor, with_fields, with_spec
 from ..layer_kinds import Kind
 from .row import Row
@@ -48,6 +49,8 @@ def of_scaling(case: RotationCase) -> Iterator[Row]:
             text = f"the scaling is {scheme.name} with factor {factor:g}, and must be {name}"
             yield "scaling", text, with_spec(scaling=scheme(float(factor)))  # type: ignore[arg-type]
     if isinstance(scaling, Linear):
+        text = f"the factor of the linear scaling is {scaling.factor / 2:g}, and must be {scaling.factor:g}"
+        yield "scaling", text, with_spec(scaling=Linear(scaling.factor / 2))  # known, for it is as rotated twice
         text = f"frequencies are multiplied by the factor {scaling.factor:g}, and must be divided by it"
         yield "scaling", text, with_spec(scaling=Linear(1 / scaling.factor))
     if isinstance(scaling, YaRN):
@@ -102,6 +105,7 @@ def _yarn(scaling: YaRN, case: RotationCase) -> Iterator[Row]:
 def _blends(case: RotationCase, scaling: Llama3 | YaRN) -> Iterator[Row]:
     """Llama 3's blend and YaRN's ramp with other bounds than the config's, which the scaling itself would refuse."""
     blend = _llama3 if isinstance(scaling, Llama3) else _ramp
+    ladder = case.spec.replace(scaling=None).inv_freq()
     low, high = ("low_freq_factor", "high_freq_factor") if isinstance(scaling, Llama3) else ("beta_slow", "beta_fast")
     given = dataclasses.asdict(scaling)
     length = given["original_max_position"]
@@ -118,37 +122,34 @@ def _blends(case: RotationCase, scaling: Llama3 | YaRN) -> Iterator[Row]:
                 text = f"{name} of the {scaling.name} scaling is {value:,.6g}, and must be {given[name]:,.6g}"
                 ways.append((text, {name: value}, False))
     for text, changes, reverse in ways:
-        yield "scaling", text, with_fields(frequencies=blend(case, given | changes, reverse))
+        yield "scaling", text, with_fields(frequencies=blend(case.spec, ladder, given | changes, reverse))
 
 
-def _mixed(case: RotationCase, keep: Tensor, factor: float, reverse: bool) -> Tensor:
-    ladder, keep = _ladder(case), 1 - keep if reverse else keep
+def _mixed(ladder: Tensor, keep: Tensor, factor: float, reverse: bool) -> Tensor:
+    keep = 1 - keep if reverse else keep
     return ladder * keep + ladder / factor * (1 - keep)
 
 
-def _ladder(case: RotationCase) -> Tensor:
-    return case.spec.replace(scaling=None).inv_freq()
-
-
-def _llama3(case: RotationCase, given: dict[str, Any], reverse: bool) -> Tensor:
+def _llama3(spec: RotarySpec, ladder: Tensor, given: dict[str, Any], reverse: bool) -> Tensor:
     low, high = given["low_freq_factor"], given["high_freq_factor"]
-    turns = given["original_max_position"] * _ladder(case) / (2 * math.pi)
+    turns = given["original_max_position"] * ladder / (2 * math.pi)
     keep = (turns - low) / (high - low) if high != low else (turns > high).double()
     fast, slow = turns > high, turns < low
-    mixed = _mixed(case, keep, given["factor"], reverse)
-    return torch.where(fast, _ladder(case), torch.where(slow, _ladder(case) / given["factor"], mixed))
+    mixed = _mixed(ladder, keep, given["factor"], reverse)
+    return torch.where(fast, ladder, torch.where(slow, ladder / given["factor"], mixed))
 
 
-def _ramp(case: RotationCase, given: dict[str, Any], reverse: bool) -> Tensor:
-    rungs = torch.tensor([rung for rung, _ in case.spec.axes.rung_of_pair(case.spec.pairs)], dtype=torch.float64)
-    width = case.spec.exponent_dim or 2 * case.spec.axes.rung_of_pair(case.spec.pairs)[0][1]
+def _ramp(spec: RotarySpec, ladder: Tensor, given: dict[str, Any], reverse: bool) -> Tensor:
+    rung_of_pair = spec.axes.rung_of_pair(spec.pairs)
+    rungs = torch.tensor([rung for rung, _ in rung_of_pair], dtype=torch.float64)
+    width = spec.exponent_dim or 2 * rung_of_pair[0][1]
 
     def bound(turns: float) -> float:
         length = given["original_max_position"]
-        return width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(case.spec.base))
+        return width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(spec.base))
 
     low, high = bound(given["beta_fast"]), bound(given["beta_slow"])
     if given["truncate"]:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, width - 1)
-    return _mixed(case, 1 - ((rungs - low) / (high - low or 0.001)).clamp(0, 1), given["factor"], reverse)
+    return _mixed(ladder, 1 - ((rungs - low) / (high - low or 0.001)).clamp(0, 1), given["factor"], reverse)
