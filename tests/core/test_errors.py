@@ -116,6 +116,10 @@ CASES = {
     "offset": (lambda: Power(offset=-1), ["offset must be an integer of at least 0, got -1"]),
     "temperature float": (lambda: Power().at(torch.ones(2)), ["positions must be a tensor of integers", "float32"]),
     "temperature list": (lambda: LogFloor(0.1, 8).at([1]), ["positions must be a tensor of integers, got list"]),
+    "temperature of reals": (
+        lambda: LearnedLog().at(torch.ones(2), torch.ones(3), torch.ones(3)),
+        ["positions must be a tensor of integers", "float32"],
+    ),
     "temperature heads": (
         lambda: LearnedLog().at(torch.arange(2), torch.ones(3), torch.ones(2)),
         ["scale and bias must have one value per head", "(3,)", "(2,)"],
