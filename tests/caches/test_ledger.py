@@ -243,3 +243,11 @@ def test_a_chunk_needs_a_whole_number_for_each_axis(at):
         ledger.reuse(chunk, at)
     ledger.reuse(chunk, (100, 100, 100))
     assert len(ledger) == 6
+
+
+def test_evicting_none_evicts_nothing():
+    """As an index ``None`` means every token."""
+    ledger = filled()
+    with pytest.raises((ValueError, RuntimeError)):
+        ledger.evict(None)
+    assert len(ledger) == 10

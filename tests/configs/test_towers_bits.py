@@ -14,8 +14,6 @@ from phasor import Rotation, apply_rotary, positions  # noqa: E402
 from phasor.models.reading.tower import GridTower, SequenceTower  # noqa: E402
 from rows import TOWERS, read_tower  # noqa: E402
 
-BY_ROUNDINGS = {"llama4_vision_model", "vjepa2", "vjepa2_predictor"}
-
 
 def compared(name: str, config: Any, dtype: torch.dtype = torch.float32) -> Outcome:
     """The model's own code beside what the row reads of a config."""
@@ -70,7 +68,7 @@ def test_other_sizes_are_read_from_the_config(name: str) -> None:
     default, other = config_of(name), config_of(name, **other_sizes(name))
     assert spec_of(name, default) != spec_of(name, other)
     outcome = compared(name, other)
-    assert outcome.exact or (outcome.close and name in BY_ROUNDINGS), outcome
+    assert outcome.exact, outcome
 
 
 def test_layers_across_the_image_have_shrunken_positions() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec, apply_rotary, apply_rotary_qk
-from phasor.rotary.matrix import complex_form, generator, rotation_matrix
+from phasor.rotary.matrix import as_complex, complex_form, from_complex, generator, rotation_matrix
 
 from .conftest import (
     FACTORS,
@@ -18,6 +18,7 @@ from .conftest import (
     LOG_SCALE,
     SEQ_LEN,
     SPECS,
+    anywhere,
     assert_within,
     at,
     every_map,
@@ -177,6 +178,23 @@ def test_complex_form_turns_the_same_way(spec):
     product = torch.complex(*spec.layout.split(x)) * complex_form(rotation)
     expected = spec.layout.within(x, spec.layout.written().join(product.real, product.imag))
     assert_within(turn(x, rotation), expected, 8)
+
+
+def test_the_other_way_is_the_other_sign(few):
+    """To the bit."""
+    m = anywhere(few, -FAR, FAR)
+    assert torch.equal(at(few, -m).cos, at(few, m).cos) and torch.equal(at(few, -m).sin, -at(few, m).sin)
+
+
+def test_complex_scores_need_the_conjugate(few):
+    """(R_m q) . (R_n k) = Re sum q_i conj(k_i) e^{i (m - n) theta_i}."""
+    q, k = torch.randn(2, 7, few.rotary_dim, dtype=F64)
+    m, n = anywhere(few, 0, 5000), anywhere(few, 0, 5000)
+    spec = few.replace(head_dim=few.rotary_dim, trailing=False)
+    scores = (turn(q, at(spec, m)) * turn(k, at(spec, n))).sum(-1)
+    a, b = (as_complex(t, interleaved=spec.interleaved) for t in (q, k))
+    assert torch.equal(from_complex(a, interleaved=spec.interleaved), q)
+    assert_within((a * b.conj() * complex_form(at(spec, m - n)) * magnitude(spec)).real.sum(-1), scores, 64)
 
 
 # --- shift invariance of a whole attention matrix -------------------------------------------------------------------

@@ -95,3 +95,12 @@ def test_dtype_of_the_tables(dtype):
         full = Rotation.at(exact.replace(angles="float32", tables="float32"), positions, dtype=dtype)
         assert torch.equal(rounded.cos, full.cos.to(dtype).float())
         assert not torch.equal(rounded.cos, full.cos)
+
+
+def test_tables_do_not_matter_to_exact_angles():
+    spec, x = RotarySpec(head_dim=8), torch.randn(1, 1, 5, 8).bfloat16()
+    activation, *others = (
+        apply_rotary(x, Rotation.at(spec.replace(tables=tables), torch.arange(5), dtype=x.dtype))
+        for tables in ("activation", "float32", "rounded")
+    )
+    assert all(torch.equal(activation, other) for other in others)

@@ -130,6 +130,18 @@ def test_mixed_frequencies_seed_and_base():
     torch.testing.assert_close(wide.norm(dim=1)[0], torch.tensor([1, 0.1, 1, 0.1]), rtol=4e-7, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_mixed_frequencies_do_not_inherit_the_default_dtype(dtype):
+    """float32 as documented; bfloat16 frequencies would carry errors of 4e-3."""
+    torch.set_default_dtype(dtype)
+    try:
+        f = mixed_frequencies(16, heads=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    size = torch.tensor([10 ** (-4 * j / 16) for j in range(4)]).repeat(2)
+    torch.testing.assert_close(f.norm(dim=1), size.expand(2, -1), rtol=4e-7, atol=0)
+
+
 def test_learned_frequencies_per_head():
     """[H, A, P]: head h at position (x, y) turns pair p by x f[h,0,p] + y f[h,1,p]; a loop over all of them."""
     f = torch.randn(3, 2, 4, dtype=F64)
@@ -167,6 +179,13 @@ def test_gradients_reach_learned_frequencies(shape):
 
     assert torch.autograd.gradcheck(rotated, (x, f))
     assert torch.autograd.gradgradcheck(rotated, (x, f))
+
+
+def test_gradients_reach_learned_angles_and_positions():
+    x, f = torch.randn(1, 1, 5, 8, dtype=F64), torch.randn(4, dtype=F64)
+    angles, seconds = (torch.randn(*shape, dtype=F64, requires_grad=True) for shape in ((5, 4), (5,)))
+    assert torch.autograd.gradcheck(lambda a: apply_rotary(x, Rotation.from_angles(a)), angles)
+    assert torch.autograd.gradcheck(lambda t: apply_rotary(x, Rotation.from_frequencies(t, f)), seconds)
 
 
 # --- transformers ---------------------------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ def flat(*lists):
 
 
 def test_slots_of_padding_alone_where_nothing_is_allocated():
+    assert cache_slots(torch.tensor([[3, 4], [0, -1]]), 8).tolist() == [[3, 4], [8, -1]]  # a block for each sequence
     assert cache_slots(torch.tensor([[-1]]), 4, torch.zeros(1, 0, dtype=torch.int64)).tolist() == [[-1]]
     assert page_slots(*flat([0], [-1], [], [0, 0]), 16).tolist() == [-1]
 
@@ -215,3 +216,13 @@ def test_slots_of_padding_alone_where_nothing_is_allocated():
 def test_mistakes_about_slots(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_result_must_not_lie_where_keys_are_still_read():
+    """A cache is filled tile by tile: rotated queries over keys of later tokens would be rotated again."""
+    q, caches = torch.randn(1, 2, 40, 16), [torch.zeros(1, 2, 40, 16) for _ in range(2)]
+    rotation, slots = Rotation.at(RotarySpec(head_dim=16), torch.arange(40)), torch.arange(40)[None]
+    for name in "kv":
+        given = {"k": q.clone(), "v": q.clone()}
+        with pytest.raises(ValueError, match=f"out must not overlap {name}"):
+            apply_rotary_to_cache(q, *given.values(), rotation, *caches, slots, kv_layout="HND", out=given[name])

@@ -432,10 +432,9 @@ def test_row(library):
 
 
 def test_the_vectors_of_onnx_itself_are_no_rotation():
-    """Their caches are ``np.random.rand(50, 4)``: the page says that they are refused, and why."""
+    """Their caches are ``np.random.rand(50, 4)``."""
     cos_cache, sin_cache = np.random.default_rng(0).random((2, 50, 4), dtype=np.float32)
     given = {"X": torch.randn(2, 3, 32), "cos_cache": torch.tensor(cos_cache), "sin_cache": torch.tensor(sin_cache)}
     given |= {"position_ids": torch.zeros(2, 3).long(), "interleaved": 0, "num_heads": 4, "rotary_embedding_dim": 8}
     with pytest.raises(ValueError, match=r"cos and sin must have cos \*\* 2 \+ sin \*\* 2 = magnitude \*\* 2"):
         eval(EXPRESSIONS["ONNX"], NAMES | given)
-    assert "ONNX's own test vectors" in PAGE.read_text(encoding="utf-8")

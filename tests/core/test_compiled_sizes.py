@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from phasor import RotarySpec, Rotation, apply_rotary, rotate
+from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qkv, rotate
 from phasor.caches import apply_rotary_to_cache, cache_slots
 
 SPEC = RotarySpec(head_dim=16)
@@ -41,6 +41,21 @@ def test_an_output_of_other_strides():
         out = torch.empty(2, tokens, 16).transpose(0, 1)
         call(x, rotation, out)
         assert torch.equal(out, apply_rotary(x, rotation, tensor_format="thd"))
+
+
+def test_norms_with_an_eps_of_their_own():
+    call = compiled(lambda q, weight, eps: apply_qk_norm_rotary(q, None, ROTATION, weight, None, eps=eps)[0])
+    q, weight = torch.randn(1, 2, 5, 16), torch.randn(16)
+    for eps in (1e-6, 0.5):
+        expected, _ = apply_qk_norm_rotary(q, None, ROTATION, weight, None, eps=eps, kernel="reference")
+        assert torch.equal(call(q, weight, eps), expected)
+
+
+def test_a_packed_projection_in_place():
+    qkv = torch.randn(1, 5, 3, 2, 16)
+    expected = apply_rotary_qkv(qkv, ROTATION)
+    compiled(lambda x: apply_rotary_qkv(x, ROTATION, out=x))(qkv)
+    assert torch.equal(qkv, expected)
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -8,10 +8,12 @@ import shutil
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from phasor import RotarySpec, Rotation, apply_rotary, rotate
 from phasor.encodings import sinusoids
 from phasor.rotary.axes import Sections
+from phasor.rotary.scaling import YaRN
 
 from .conftest import FEW, SEQ_LEN, SPECS, anywhere, assert_within
 
@@ -63,6 +65,15 @@ def test_compile(name, backend, free):
     """One graph serves all lengths; both angle modes; forward and backward."""
     lengths = [(torch.float32, 5), (torch.float32, 16), (torch.float32, 33)]
     check_compiled(COMPILED[name], backend, lengths, free)
+
+
+def test_equal_specs_compile_once():
+    torch.compiler.reset()
+    counter = CompileCounter()
+    tables = torch.compile(lambda spec: Rotation.at(spec, torch.arange(4)).cos, backend=counter, fullgraph=True)
+    for _ in range(3):
+        tables(RotarySpec(head_dim=8, base=500.0, scaling=YaRN(factor=4.0, original_max_position=64)))  # a new object
+    assert counter.frame_count == 1
 
 
 def test_compiled_specs_do_not_share_constants():

@@ -175,6 +175,33 @@ CASES = {
     ),
     "batch of nothing": (lambda: apply_rotary(X[0], BATCHED), ["batch (3,) must fit the batch () of x"]),
     "heads": (lambda: apply_rotary(X[:, :2], PER_HEAD), ["x has 2 heads", "its own angles for 3"]),
+    "compose": (
+        lambda: ROTATION.compose(ROTATION.replace(layout=Layout(head_dim=8, interleaved=True))),
+        ["agree in (layout, per_head, tokens)", "False, 5) written and (Layout("],
+    ),
+    "compose with second": (lambda: ROTATION.compose(SECOND), ["compose needs a rotation", "second angles"]),
+    "positions bool": (lambda: Rotation.at(SPEC, torch.zeros(3).bool()), ["must be integers, got torch.bool"]),
+    "other format": (
+        lambda: apply_rotary(X.transpose(1, 2), ROTATION),
+        ["x has 3 tokens", "its other axis has 5: did you mean tensor_format='bshd'?"],
+    ),
+    "other format back": (
+        lambda: apply_rotary(X, ROTATION, tensor_format="bshd"),
+        ["x has 3 tokens in tensor_format='bshd'", "did you mean tensor_format='bhsd'?"],
+    ),
+    "a shift": (  # one angle for all tokens is no mistake in the order of axes
+        lambda: apply_rotary(X, Rotation.at(SPEC, torch.tensor([-1000]))),
+        ["x has 5 tokens", "phasor.shift"],
+    ),
+    "tokens of k": (lambda: apply_rotary_qk(X, X[:, :, :4], ROTATION), ["k has 4 tokens"]),
+    "head_dim of k": (
+        lambda: rotate(X, torch.zeros(2, 3, 5, 10), torch.arange(5), SPEC),
+        ["k must have the 8 channels", "got 10"],
+    ),
+    "kernel": (
+        lambda: apply_rotary(X, ROTATION, kernel="cuda"),
+        ["kernel must be 'auto' or one of 'native', 'operator', 'triton', 'eager', 'reference', 'onnx', got"],
+    ),
     "heads bshd": (
         lambda: apply_rotary(X[:, :2].transpose(1, 2), PER_HEAD, tensor_format="bshd"),
         ["x has 2 heads", "its own angles for 3"],

@@ -131,6 +131,20 @@ REFUSED = {
         lambda: apply_rotary_qk(X, X[..., :40], ROTATION, num_heads=4, tensor_format="bshd"),
         ["k must have a multiple of head_dim=16 channels, got 40"],
     ),
+    "flat without a word": (
+        lambda: apply_rotary(X, ROTATION, tensor_format="thd"),
+        ["x must have the 16 channels of the rotation's head_dim, got 64", "flat heads: num_heads=4"],
+    ),
+    "thd rank": (
+        lambda: apply_rotary(torch.zeros(2, 7, 4, 16), ROTATION, tensor_format="thd"),
+        ["x must be [tokens, heads, head_dim] for tensor_format='thd', got shape (2, 7, 4, 16)"],
+    ),
+    "sbhd batch": (
+        lambda: apply_rotary(
+            torch.zeros(7, 3, 4, 16), Rotation.at(SPEC, torch.zeros(2, 7).long()), tensor_format="sbhd"
+        ),
+        ["the rotation's batch (2,) must fit the batch (3,) of x"],
+    ),
     "a spec": (lambda: apply_rotary(X, SPEC), ["rotation must be a Rotation, got RotarySpec", "Rotation.at(spec, "]),
     "a spec for k": (lambda: apply_rotary_qk(X, X, ROTATION, k_rotation=SPEC), ["k_rotation must be a Rotation"]),
     "sparse": (lambda: apply_rotary(X.to_sparse(), ROTATION), ["x must be a dense tensor, got a torch.sparse_coo one"]),

@@ -99,6 +99,14 @@ REFUSED = {
         lambda: Rotation.from_tables(*FORMS["doubled"], form="repeated"),
         ["cos must have the same values in columns 2i and 2i + 1 for form='repeated'"],
     ),
+    "half as doubled": (
+        lambda: Rotation.from_tables(COS, SIN, form="doubled"),
+        ["cos must have the same values in both halves"],
+    ),
+    "angles doubled": (
+        lambda: Rotation.from_angles(doubled(ANGLES)),
+        ["angles must have one column per pair in form='half'", "say form='doubled'", "rotary_dim=64"],
+    ),
     "width": (
         lambda: Rotation.from_tables(COS, SIN, form="half", rotary_dim=64),
         ["cos must have one column for each of the layout's 32 pairs", "got 16", "form=..."],

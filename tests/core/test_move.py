@@ -8,6 +8,7 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, reposition, shift
 from phasor.caches import change_spec, unrotate
+from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import DynamicNTK, LongRoPE, YaRN
 
 from .conftest import LOG_SCALE, SECOND, SEQ_LEN, anywhere, assert_refused, assert_within, every_spec
@@ -117,6 +118,32 @@ def test_a_change_multiplies_by_the_ratio_of_both_factors():
     assert_within(moved, fresh(x, at, new), 16)
 
 
+@pytest.mark.parametrize("tensor_format, order", {"bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "bhsd": range(4)}.items())
+def test_every_order_of_axes(tensor_format, order):
+    spec, old, new = RotarySpec(head_dim=8), torch.arange(7), torch.tensor([3, 4, 5, 100, 101, 0, 1])
+    x, how = torch.randn(2, 3, 7, 8), {"tensor_format": tensor_format}
+    for call in (
+        lambda k, **how: shift(k, -3, spec, **how),
+        lambda k, **how: reposition(k, old, new, spec, **how),
+        lambda k, **how: change_spec(k, old, spec, spec.replace(base=77.0), **how),
+        lambda k, **how: unrotate(k, old, spec, **how),
+    ):
+        k = x.permute(*order).clone()
+        assert call(k, **how, out=k) is k and torch.equal(k, call(x).permute(*order))
+
+
+def test_one_rounding_for_a_move():
+    """Keys rounded when they were first rotated, moved once: sqrt(2) of the error of a fresh rotation."""
+    spec = RotarySpec(head_dim=128, base=5e5)
+    x, old, new = keys(spec, tokens=256).bfloat16(), torch.arange(256) + 100_000, torch.arange(256)
+    truth = fresh(x.double(), new, spec)
+    one, once = (
+        float((k.double() - truth).norm() / truth.norm())
+        for k in (reposition(fresh(x, old, spec), old, new, spec), fresh(x, new, spec))
+    )
+    assert 1.3 < one / once < 1.5
+
+
 def test_gradients_pass():
     spec = RotarySpec(head_dim=8, scaling=YaRN(4.0, 128))
     k = keys(spec).requires_grad_()
@@ -142,6 +169,12 @@ REFUSED = {
     "distance": (lambda: shift(K, 2**31 + 1, SPEC), ["positions before and after a shift", "2**31", "2147483649"]),
     "far": (lambda: shift(K, 2**70, SPEC), ["by must be at most 2**31"]),
     "apart": (lambda: reposition(K, AT, AT - 2**32, SPEC), ["old and new must be at most 2**31 apart", "4294967296"]),
+    "wrapping": (lambda: reposition(K, AT + 2**62, AT - 2**62, SPEC), ["old and new must be at most 2**31 apart"]),
+    "log_scale": (lambda: shift(K, 1, SPEC.replace(learned=True)), ["log_scale must be the trained tensor"]),
+    "one of three axes": (
+        lambda: shift(K, 1, RotarySpec(head_dim=8, axes=Sections((2, 1, 1)))),
+        ["by must be a tuple with an integer for each of 3 axes", "got 1"],
+    ),
     "fraction": (lambda: shift(K, 0.5, SPEC), ["by must be an integer", "0.5"]),
     "a tensor": (lambda: shift(K, AT, SPEC), ["by must be an integer, the same for all tokens"]),
     "length": (lambda: shift(K, 1, DYNAMIC), ["spec must be at one length", "dynamic", "spec.at_length(n)"]),

@@ -35,6 +35,20 @@ MEMORY = torch.zeros(4000)
 ROW = MEMORY[:672].view(2, 3, 7, 16)
 REFUSED = {
     "shape": (lambda: apply_rotary(X, ROTATION, out=K), ["out must be torch.float32 (2, 3, 7, 16)", "(2, 1, 7, 16)"]),
+    "dtype": (lambda: apply_rotary(X, ROTATION, out=X.half()), ["out must be torch.float32", "torch.float16"]),
+    "device": (lambda: apply_rotary(X, ROTATION, out=X.to("meta")), ["out must be", "on cpu", "on meta"]),
+    "one for both": (
+        lambda: apply_rotary_qk(X, X.clone(), ROTATION, out=(K := torch.zeros_like(X), K)),
+        ["not overlap"],
+    ),
+    "exchanged": (
+        lambda: apply_rotary_qk(a := X.clone(), b := X.clone(), ROTATION, out=(b, a)),
+        ["out must not overlap another input"],
+    ),
+    "gradient of out": (
+        lambda: apply_rotary(X, ROTATION, out=X.clone().requires_grad_()),
+        ["out cannot be written where a gradient is needed"],
+    ),
     "one for two": (
         lambda: apply_rotary_qk(X, K, ROTATION, out=X),
         ["out must be a tensor, or a pair", "(2, 3, 7, 16)"],
@@ -118,6 +132,14 @@ def test_an_output_must_not_overlap_the_tables_of_k():
     out = torch.zeros(1, 2, 7, 16), memory.view(1, 2, 7, 16)
     with pytest.raises(ValueError, match="out must not overlap the rotation"):
         apply_rotary_qk(torch.randn(1, 2, 7, 16), torch.randn(1, 2, 7, 16), ROTATION, k_rotation=other, out=out)
+
+
+def test_a_result_must_not_lie_in_the_positions_that_turn_it():
+    """Later tiles of tokens would be turned by results of earlier ones."""
+    numbers = torch.arange(40 * 8)
+    out = numbers.view(torch.float32).view(1, 40, 16), None
+    with pytest.raises(ValueError, match="out must not overlap the rotation or its positions"):
+        rotate(torch.ones(1, 40, 16), None, numbers[:40], SPEC, out=out)
 
 
 def test_tables_of_inference_mode_that_are_filled_again():

@@ -125,3 +125,18 @@ def test_mrope_is_that_of_transformers():
         video_grid_thw=torch.tensor([[2, 8, 6]]),
     )
     assert torch.equal(positions.mrope(segments), theirs[:, 0])
+
+
+def test_builders_ignore_the_default_dtype():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        built = [
+            positions.packed(torch.tensor([0, 300])),
+            positions.from_mask(torch.ones(1, 300)),
+            positions.decode(torch.tensor([299])),
+            positions.grid(300, 1),
+            positions.mrope([300]),
+        ]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert [(p.dtype, int(p.max())) for p in built] == [(torch.int64, 299)] * 5

@@ -186,6 +186,15 @@ def test_meta_device_and_default_dtype_change_nothing(name, angles):
         assert equal(before, got), dtype
 
 
+@pytest.mark.parametrize("angles", ["exact", "float32"])
+def test_autocast_changes_nothing(few, angles):
+    spec, positions = few.replace(angles=angles), anywhere(few, 0, 2**20)
+    before = at(spec, positions, torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        after = at(spec, positions, torch.float32)
+    assert equal(before, after)
+
+
 @pytest.mark.parametrize("bits", [32, 40, 48, 53, 62])
 def test_far_beyond_the_error_is_what_the_docstring_says(bits):
     """Its bound per position and axis holds, and is not generous: the worst of some thousand angles comes near it."""

@@ -53,6 +53,28 @@ def test_replace_checks_again():
         TABLE.replace(cos=TABLE.cos[:3])
 
 
+def test_vmap_over_a_rotation():
+    """A rotation is an argument like a tensor, batched along any axis of its tables."""
+    rotation = Rotation.at(RotarySpec(head_dim=8), torch.arange(12).view(3, 4))
+    x = torch.randn(3, 2, 4, 8)
+    batched = torch.func.vmap(lambda r, x: apply_rotary(x, r))(rotation, x)
+    assert torch.equal(batched, apply_rotary(x, rotation))
+
+
+def test_an_exported_program_takes_a_rotation_holds_plain_operations_and_can_be_saved(tmp_path):
+    class Turn(torch.nn.Module):
+        def forward(self, x, rotation):
+            return apply_rotary(x, rotation)
+
+    # of a size at which compiled code holds an operator of phasor's own
+    x, rotation = torch.randn(1, 32, 300, 64).bfloat16(), Rotation.at(RotarySpec(head_dim=64), torch.arange(300))
+    program = torch.export.export(Turn(), (x, rotation), strict=True)
+    assert not [n for n in program.graph.nodes if "phasor" in str(n.target)]
+    torch.export.save(program, tmp_path / "turn.pt2")
+    loaded = torch.export.load(tmp_path / "turn.pt2").module()
+    assert torch.equal(loaded(x, rotation.inverse()), apply_rotary(x, rotation.inverse()))
+
+
 def test_compiled_code_takes_and_gives_rotations():
     compiled = torch.compile(lambda r: r.inverse().slice(2, 5), fullgraph=True, backend="aot_eager")
     assert same(compiled(TABLE), TABLE.inverse().slice(2, 5))
@@ -78,6 +100,13 @@ def test_take_of_heads_and_batches():
     assert torch.equal(taken.cos[2], HEADS.cos[:, rows[2]])
     batched = Rotation.at(SPEC, torch.arange(10).view(2, 5))
     assert torch.equal(batched.take(rows[0]).cos, batched.cos[:, rows[0]])
+
+
+def test_take_passes_gradients():
+    cos = TABLE.cos.double().requires_grad_()
+    table = TABLE.replace(cos=cos, sin=TABLE.sin.double())
+    (gradient,) = torch.autograd.grad(table.take(torch.tensor([3, 3, 5])).cos.sum(), cos)
+    assert gradient.sum(-1).tolist() == [0, 0, 0, 4, 0, 2] + [0] * 14
 
 
 def test_heads_of_a_rank():

@@ -1,6 +1,7 @@
 """RotarySpec as data: there and back through JSON, equality, hashing, strictness, and words for people."""
 
 import copy
+import dataclasses
 import itertools
 import json
 import pickle
@@ -49,6 +50,12 @@ def test_there_and_back_of_every_optional_field():
         RotarySpec(head_dim=4, axes=Mixed(((1.0, 0.5), (0.1, 0.2), (3.0, 4.0)))),
     ):
         assert through_json(spec) == spec
+
+
+@every_spec
+def test_dict_is_plain(spec):
+    data = spec.to_dict()
+    assert json.loads(json.dumps(data)) == data and set(data) == {f.name for f in dataclasses.fields(RotarySpec)}
 
 
 def test_all_specs_differ_and_hash():
@@ -125,3 +132,13 @@ def test_diff():
 )
 def test_describe(fields, words):
     assert RotarySpec(**fields).describe() == words
+
+
+def test_describe_cuts_long_lists():
+    line = RotarySpec(head_dim=64, scaling=LongRoPE((1.0,) * 32, (2.0,) * 32, 4096, 32.0)).describe()
+    assert "short_factor=[32 values], long_factor=[32 values]" in line
+
+
+def test_two_specs_that_rotate_differently_are_described_differently():
+    float32 = [RotarySpec(head_dim=8, angles="float32", tables=t) for t in ("activation", "rounded")]
+    assert len({spec.describe() for spec in (*SPECS.values(), *float32)}) == len(SPECS) + 2

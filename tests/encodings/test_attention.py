@@ -128,6 +128,13 @@ def test_a_query_without_a_visible_key_gets_zeros(make_qkv, kernel):
     assert torch.equal(out[:, :, :3], torch.zeros_like(q[:, :, :3])) and (out[:, :, 3:] != 0).all()
 
 
+@pytest.mark.parametrize("kernel", ["reference", "sdpa"])
+def test_its_gradient_is_zero_and_not_nan(make_qkv, kernel):
+    q, k, v = (x.requires_grad_() for x in make_qkv())
+    attention(q, k, v, q_positions=T, k_positions=T + 3, kernel=kernel).sum().backward()
+    assert (q.grad[:, :, :3] == 0).all() and all(bool(x.grad.isfinite().all()) for x in (q, k, v))
+
+
 @pytest.mark.parametrize("name", ["none", "alibi"])
 def test_no_backend_is_given_a_row_without_a_key(make_encoding, make_qkv, monkeypatch, name):
     """Some backends of sdpa answer such a row with NaN, as the textbook's softmax does; that of a CPU does not."""
@@ -144,6 +151,28 @@ def test_no_backend_is_given_a_row_without_a_key(make_encoding, make_qkv, monkey
     ours = attention(q, k, v, encoding, **arguments)
     torch.testing.assert_close(ours, expected)
     assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(ours.sum(), (q, k, v)))
+
+
+def test_left_padding_changes_nothing(encoding, make_qkv):
+    q, k, v = make_qkv(5)
+    t, none = torch.arange(5), torch.zeros(3, dtype=torch.int64)
+    alone = attention(q, k, v, encoding, q_positions=t, scale=0.4)
+    padded = [torch.cat((torch.randn(2, 4, 3, 8, dtype=x.dtype), x), dim=-2) for x in (q, k, v)]
+    padding = torch.tensor([[True] * 3 + [False] * 5] * 2)
+    out = attention(*padded, encoding, q_positions=torch.cat((none, t)), key_padding_mask=padding, scale=0.4)
+    torch.testing.assert_close(out[:, :, 3:], alone)
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_low_precision_rounds_the_wide_result(encoding, make_qkv, dtype):
+    q, k, v = make_qkv(dtype=dtype)
+    wide = attention(q.double(), k.double(), v.double(), encoding, q_positions=T, scale=0.4, kernel="reference")
+    for kernel in ("reference", "auto"):
+        ours = attention(q, k, v, encoding, q_positions=T, scale=0.4, kernel=kernel)
+        # rotated q and k and the weights are rounded: eps on logits up to 40 and on values up to 4
+        assert ours.dtype == dtype and (ours.double() - wide).abs().max() <= 40 * torch.finfo(dtype).eps
 
 
 def test_a_sequence_does_not_depend_on_its_batch(encoding, make_qkv):

@@ -85,3 +85,28 @@ def test_the_formula_is_computed_once_for_each_distance(call, qkv, monkeypatch):
     q = q[:, :, : CALLS[call]["q_positions"].shape[-1]]
     attention(q, k, v, encoding, **CALLS[call])
     assert 0 < max(computed) <= 2 * 205
+
+
+class ForgetsNothing(ALiBi):
+    def bias(self, *given):
+        return 0 * super().bias(*given)
+
+
+def test_a_bias_that_a_subclass_changes_is_the_one_that_is_added(qkv):
+    torch.testing.assert_close(attention(*qkv, ForgetsNothing(2), q_positions=T), attention(*qkv, q_positions=T))
+
+
+class Windowed(ALiBi):
+    window = 9
+
+
+def test_a_window_hides_what_is_farther(qkv):
+    near = (T[:, None] - T < 9) & (T[:, None] >= T)
+    ours = attention(*qkv, Windowed(2), q_positions=T)
+    torch.testing.assert_close(ours, attention(*qkv, ALiBi(2), q_positions=T, attn_mask=near, kernel="reference"))
+
+
+def test_distances_that_outnumber_the_pairs_are_not_all_computed(qkv):
+    at = torch.cat((T[:100], T[100:] + 10**12))
+    bias = made("alibi").bias(*qkv[:2], at, at, 1.0)
+    assert bias[0, -1, 0] == -(10**12 + 199) / 16  # slopes of two heads: 1/16, 1/256

@@ -209,3 +209,32 @@ def test_autocast_rounds_no_encoding(encoding):
     exact = attention(x, x, x, encoding, q_positions=T[:12], kernel="reference")
     with torch.autocast("cpu"):
         assert torch.equal(attention(x, x, x, encoding, q_positions=T[:12], kernel="reference"), exact)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads_of_q", [1, 4])
+@pytest.mark.parametrize(
+    "encoding", [ALiBi(2), KerpleLog(2), FIRE(2), TISA(2), Sandwich(2), TUPE(2, 8, 12), BiPE(4, 8, ALiBi(2))]
+)
+def test_flex_takes_no_bias_of_other_heads(encoding, heads_of_q):
+    x = torch.randn(1, heads_of_q, 12, 8)
+    with pytest.raises(ValueError, match="q must have the 2 heads that"):
+        attention(x, x, x, encoding, q_positions=T[:12], kernel="flex")
+
+
+@pytest.mark.parametrize("inner", [Rotary(SPEC), XPos(SPEC), PoPE(2, 8), LieRE(8), WindowedRotary(SPEC, window=3)])
+def test_one_coordinate_is_a_position(inner):
+    """Also of rows of positions, and with a window."""
+    x, at = torch.randn(2, 2, 12, 8), torch.stack((T[:12], T[:12] + 3))
+    ours = attention(x, x, x, Placed(inner, torch.arange(15)[None]), q_positions=at)
+    torch.testing.assert_close(ours, attention(x, x, x, inner, q_positions=at))
+
+
+def test_hope_keeps_the_pairs_of_its_rotary_dim():
+    ladder = Rotary(RotarySpec(head_dim=16, rotary_dim=8)).spec.inv_freq()
+    assert torch.equal(HoPE(16, 100, rotary_dim=8).spec.inv_freq() > 0, 100 * ladder >= 2 * math.pi)
+
+
+def test_draws_are_different_and_rise():
+    draws = torch.stack([randomised_positions(3, 5) for _ in range(200)])
+    assert bool((draws.diff() > 0).all()) and len(draws.unique(dim=0)) == 10  # all subsets of 3 of 5

@@ -130,6 +130,15 @@ def test_path_is_the_product_of_reflections(length):
             torch.testing.assert_close(ours[0, head, i, : i + 1], torch.stack(row[::-1]))
 
 
+def test_a_long_row_of_gates_is_added_up_in_float64():
+    """A sum of about -35,000: float32 would lose two thousandths of the last logits."""
+    encoding, (q, k, _, _), length = make("fox", torch.float32), tokens(9, dtype=torch.float32), 50_000
+    log_f, at = torch.full((1, HEADS, length, 1), -0.7), torch.arange(length)[None]
+    row = Tokens(at[:, -1:], at, torch.ones(1, 1, 1, length, dtype=torch.bool), log_f)
+    bias = encoding.content_bias(q[:1, :, :1], k[:1], row, 1.0)
+    torch.testing.assert_close(bias[0, 0, 0, -4:], torch.tensor([-2.1, -1.4, -0.7, 0.0]))
+
+
 @pytest.mark.parametrize("name", ["cope", "fox", "path", "stick-breaking"])
 @pytest.mark.parametrize(
     "change, message",
@@ -174,6 +183,16 @@ def test_whole_deberta_layer_of_transformers():
     ours = attention(q, k, v, encoding, q_positions=torch.arange(30), causal=False)
     theirs = layer(x, torch.ones(1, 1, 30, 30), rel_embeddings=encoding.table.weight)[0]
     torch.testing.assert_close(ours.transpose(1, 2).flatten(2), theirs, rtol=0, atol=1e-6)  # its scale is float32
+
+
+def test_tempered_is_llama_4s_factor_and_one_for_each_head():
+    encoding, (q, k, _, _) = Tempered(HEADS, scheme=LogFloor(beta=0.1, length=8192, offset=1)), tokens(3)
+    at = torch.tensor([8190, 8191, 16383])
+    with torch.no_grad():
+        encoding.heads.copy_(torch.arange(1.0, 5.0))
+    factor = torch.log1p(torch.floor((at + 1.0) / 8192)) * 0.1 + 1.0
+    expected = q * (torch.arange(1, 5).view(-1, 1, 1) * factor[:, None])
+    torch.testing.assert_close(encoding.rotate(q, k, at, at)[0], expected, rtol=1e-6, atol=0)
 
 
 def test_every_fourth_layer_sees_everything_without_positions():

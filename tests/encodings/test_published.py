@@ -155,6 +155,17 @@ def test_packed_documents_are_as_if_alone(published, file):
         close(packed[:, :, rows], alone, 1e-6)
 
 
+def test_padding_changes_nothing(published, file):
+    encoding, narrow = in_float32(published, file)
+    if encoding.whole_only:
+        return
+    padded = {x: torch.cat((narrow[x][:, -3:], narrow[x]), 1) for x in (*KEYS, *published.gates)}
+    padded["pos"] = torch.cat((torch.zeros(3, dtype=torch.int64), narrow["pos"]))
+    mask = (torch.arange(LENGTH + 3) < 3)[None]
+    ours = attend(published, padded, encoding, rows=slice(0, LENGTH + 3), key_padding_mask=mask)
+    close(ours[:, :, 3:], attend(published, narrow, encoding), 1e-6)
+
+
 def test_nan_in_what_was_learned_is_named(published, file):
     encoding = published.encoding(file)
     for name, parameter in encoding.named_parameters():

@@ -40,6 +40,29 @@ def test_one_row_of_positions_is_the_same_as_a_row_for_each_sequence(encoding, m
         torch.testing.assert_close(values, encoding.values(weights, *rows))
 
 
+def test_relative_encodings_see_distances_only(encoding, make_qkv):
+    q, k, _ = make_qkv(5)
+
+    def logits(t):
+        q_, k_ = encoding.rotate(q, k, t, t)
+        bias = encoding.bias(q_, k_, t, t, 1.0)
+        return q_ @ k_.mT + (0 if bias is None else bias)
+
+    # phases carry |t| 2**-65 turns: below 2e-10 rad at 1e9
+    near = torch.arange(5)
+    torch.testing.assert_close(logits(near), logits(near + 10**9), rtol=0, atol=1e-7)
+
+
+def test_can_be_built_on_meta_and_filled_in_later(make_encoding):
+    for name in ("t5 encoder", "shaw", "transformer-xl"):
+        with torch.device("meta"):
+            encoding = make_encoding(name)
+        encoding = encoding.to_empty(device="cpu")
+        encoding.reset_parameters()
+        x, t = torch.randn(1, 4, 3, 8), torch.arange(3)
+        assert encoding.bias(x, x, t, t, 1.0).isfinite().all()
+
+
 def test_default_scale_is_one_over_root_head_dim(encoding):
     if isinstance(encoding, T5Bias):
         with pytest.raises(ValueError, match="scale must be given with T5Bias"):

@@ -94,6 +94,35 @@ def test_gradients_of_gradients_through_a_norm(as_if_many):
         assert_within(a, b, 32)  # roundings of both ways back
 
 
+@pytest.mark.slow
+def test_batches_of_two_shapes_and_one_without_k(as_if_many):
+    q, k = torch.randn(2, 4, 5, 16, device=DEVICE), torch.randn(1, 2, 5, 16, device=DEVICE)
+    positions, spec = torch.arange(5, device=DEVICE), RotarySpec(head_dim=16)
+    got, nodes = compiled(lambda q, k: rotate(q, k, positions, spec), q, k)
+    assert len(nodes) == 4
+    same(got, there_and_back(lambda q, k: rotate(q, k, positions, spec, kernel="reference"), q, k))
+    got, nodes = compiled(lambda q: rotate(q, None, positions, spec)[:1], q)
+    assert len(nodes) == 2
+    same(got, there_and_back(lambda q: rotate(q, None, positions, spec, kernel="reference")[:1], q))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("about", [{"after": True}, {"across_heads": True}], ids=str)
+def test_a_norm_after_or_across_heads_stays_the_plain_expression(as_if_many, about):
+    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5, device=DEVICE))
+    call = lambda q, k: apply_qk_norm_rotary(q, k, rotation, None, None, **about)  # noqa: E731
+    assert not compiled(call, *qk(SPEC, torch.float32))[1]
+
+
+@pytest.mark.slow
+def test_function_transforms_keep_the_plain_expression(as_if_many):
+    x, positions = torch.randn(3, 2, 4, 5, 16, device=DEVICE), torch.arange(5, device=DEVICE)
+    spec = RotarySpec(head_dim=16)
+    turn = torch.func.vmap(lambda y: rotate(y, None, positions, spec)[0])
+    expected = rotate(x, None, positions, spec, kernel="reference")[0]
+    assert torch.equal(torch.compile(turn, fullgraph=True, backend="aot_eager")(x), expected)
+
+
 def test_few_tokens_stay_the_plain_expression():
     torch.compiler.reset()
     positions = torch.arange(5, device=DEVICE).expand(2, 5)

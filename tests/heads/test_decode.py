@@ -22,6 +22,8 @@ def test_all_spans_above_the_threshold_in_the_order_of_the_text():
     (spans,) = decode(scores)
     assert [span[:3] for span in spans] == [(0, 0, 1), (0, 3, 5), (1, 3, 5)]
     assert spans[1] == Span(0, 3, 5, pytest.approx(1 / (1 + math.exp(-4))))
+    assert [span.score for span in decode(square((0, 0, 0, 800.0), (0, 1, 1, -800.0)), threshold=0.0)[0]] == [1.0, 0.0]
+    assert decode(torch.zeros(0, 2, 3, 3)) == [] and decode(torch.zeros(1, 2, 0, 0), mode="nested") == [[]]
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 0.5, 0.9, 0.999, 1.0])

@@ -28,6 +28,26 @@ def sharp(head, scale):
 
 @both
 @halves
+@pytest.mark.parametrize("autocast", [True, False])
+def test_heads_train(kind, dtype, autocast):
+    """Under autocast, or (one step: AdamW's epsilon is no float16) themselves in half precision."""
+    head, x = made(kind).to(torch.float32 if autocast else dtype), torch.randn(3, 10, 32)
+    x, losses = x.to(head.dense.weight.dtype).requires_grad_(), []
+    optimizer = torch.optim.AdamW(head.parameters(), lr=0.01)
+    for _ in range(12 if autocast else 1):
+        with torch.autocast("cpu", dtype, enabled=autocast):
+            loss = head.loss(x, SPANS, MASK)
+        assert loss.dtype == torch.float32
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(bool(p.grad.isfinite().all()) for p in (x, *head.parameters())) and x.grad.dtype == x.dtype
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0] or not autocast
+
+
+@both
+@halves
 def test_a_backward_pass_inside_of_autocast_is_that_outside(kind, dtype):
     head, x = made(kind), torch.randn(3, 10, 32)
     with torch.autocast("cpu", dtype):

@@ -67,6 +67,17 @@ def test_gradients_are_those_of_the_definition(name, masked):
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-300)
 
 
+def test_soft_labels():
+    scores = spread(4, 12).requires_grad_()
+    labels = torch.rand(4, 12, dtype=torch.float64)
+    labels[0, :4] = torch.tensor([0.0, 1.0, 0.5, 1e-12])
+    loss = multilabel_cross_entropy(scores, labels)
+    for got, s, t in zip(loss.tolist(), scores.tolist(), labels.tolist(), strict=True):
+        assert got == pytest.approx(by_mpmath(s, t), rel=1e-13)
+    expected = torch.autograd.grad(sum(plain.cross_entropy(s, t) for s, t in zip(scores, labels, strict=True)), scores)
+    torch.testing.assert_close(torch.autograd.grad(loss.sum(), scores), expected, rtol=1e-12, atol=1e-300)
+
+
 def test_the_optimum_is_sigmoid_of_twice_the_score():
     share = torch.tensor([0.05, 0.3, 0.5, 0.8, 0.97], dtype=torch.float64)
     scores = (share.logit() / 2).requires_grad_()
@@ -110,6 +121,12 @@ def test_half_precision_is_widened_first(dtype):
     wide = sparse_multilabel_cross_entropy(scores.float(), positives)
     assert torch.equal(sparse_multilabel_cross_entropy(scores, positives), wide)
     torch.testing.assert_close(multilabel_cross_entropy(scores, labels_of(positives, 30)), wide)
+
+
+def test_no_rows_and_no_cells():
+    scores = torch.randn(2, 3, 5)
+    assert sparse_multilabel_cross_entropy(scores[:0], torch.full((0, 3, 4), -1)).shape == (0, 3)
+    assert multilabel_cross_entropy(scores[..., :0], scores[..., :0]).tolist() == [[0.0] * 3] * 2
 
 
 def test_rows_without_a_cell_have_no_loss_and_no_gradient():

@@ -64,6 +64,16 @@ def test_given_positions_turn(kind):
 
 
 @both
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32])
+def test_left_padding_changes_nothing(kind, dtype):
+    head, x = made(kind), hidden(1, 5)
+    padded, mask = torch.cat((torch.randn(1, 4, 16), x), 1), torch.tensor([[0] * 4 + [1] * 5])
+    alone, scores = head(x), head(padded, mask.to(dtype))
+    same(scores[:, :, 4:, 4:], alone, 1e-6)
+    assert int(scores.isfinite().sum()) == int(alone.isfinite().sum())
+
+
+@both
 @pytest.mark.parametrize("tril", [True, False])
 def test_packed_sentences_score_as_alone_and_never_join(kind, tril):
     head, x = made(kind, tril=tril), hidden(1, 9)
@@ -86,6 +96,10 @@ def test_empty_batches_and_sentences(kind):
         loss = head.loss(x, spans)
         loss.backward()
         assert loss == 0 and loss.dtype == torch.float32 and x.grad.shape == x.shape
+
+
+def test_nothing_but_the_layers_is_saved():
+    assert sorted(made(GlobalPointer).state_dict()) == ["dense.bias", "dense.weight"]
 
 
 def test_numbers_of_weights_are_those_of_the_papers():
