@@ -35,7 +35,7 @@ from {MODULE} import {FUNCTION}
 def training(tmp_path):
     """A training that takes hours, as far as its first import."""
     words = ["lab", "train", "--text", __file__, "--out", str(tmp_path), "--tokens", "1000000000"]
-    words += ["--checkpoint-every", "1", "--dim", "16", "--heads", "2", "--json"]
+    words += ["--dim", "16", "--heads", "2", "--layers", "1", "--batch", "1", "--json"]
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
     with limited.started(
         [sys.executable, "-c", COMMAND, *words],

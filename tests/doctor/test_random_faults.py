@@ -18,7 +18,8 @@ SAMPLE = {
     35: "batch of 4", 197: "batch of 4", 36: "long", 38: "long", 283: "long", 37: "short", 39: "decoding after 8",
     41: "decoding after 40", 42: "decoding after 8", 53: "decoding after 100", 40: "chunks", 265: "repeated",
     44: "after a long call", 66: "after a long call", 45: "autocast", 46: "grad mode", 70: "gradients",
-    2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short", 2349: "long", 2396: "short", 3039: "short", 50005: "long",
+    2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short", 2349: "long", 2396: "short", 3039: "short",
+    50005: "long",
 }  # fmt: skip
 ODD = [("llama", "own rotation"), ("gptj", "rotation wrapped"), ("phi3 longrope", "positions by the mask")]
 
