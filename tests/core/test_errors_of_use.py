@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, positions, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, positions, rotate
 from phasor.rotary.axes import Listed, Sections
 from phasor.rotary.matrix import complex_form, generator
 from phasor.rotary.scaling import DynamicNTK, SteppedNTK
@@ -175,6 +175,7 @@ CASES = {
     ),
     "batch of nothing": (lambda: apply_rotary(X[0], BATCHED), ["batch (3,) must fit the batch () of x"]),
     "heads": (lambda: apply_rotary(X[:, :2], PER_HEAD), ["x has 2 heads", "its own angles for 3"]),
+    "qkv as a list": (lambda: apply_rotary_qkv([1.0], ROTATION), ["qkv must be a torch tensor, got builtins.list"]),
     "compose": (
         lambda: ROTATION.compose(ROTATION.replace(layout=Layout(head_dim=8, interleaved=True))),
         ["agree in (layout, per_head, tokens)", "False, 5) written and (Layout("],

@@ -169,6 +169,7 @@ REFUSED = {
     "distance": (lambda: shift(K, 2**31 + 1, SPEC), ["positions before and after a shift", "2**31", "2147483649"]),
     "far": (lambda: shift(K, 2**70, SPEC), ["by must be at most 2**31"]),
     "apart": (lambda: reposition(K, AT, AT - 2**32, SPEC), ["old and new must be at most 2**31 apart", "4294967296"]),
+    "a list": (lambda: shift([1.0], 1, SPEC), ["k must be a torch tensor, got builtins.list"]),
     "wrapping": (lambda: reposition(K, AT + 2**62, AT - 2**62, SPEC), ["old and new must be at most 2**31 apart"]),
     "log_scale": (lambda: shift(K, 1, SPEC.replace(learned=True)), ["log_scale must be the trained tensor"]),
     "one of three axes": (
