@@ -312,8 +312,8 @@ class KeyLedger:
         tokens = self._held
         if isinstance(slots, range | list | tuple):
             slots = torch.tensor(slots) if len(slots) else torch.empty(0, dtype=torch.int64)
-        chosen = torch.as_tensor(slots, device=tokens.keys.device)
-        if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
+        chosen = None if slots is None else torch.as_tensor(slots, device=tokens.keys.device)
+        if chosen is None or chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise ValueError(f"slots must be a range, a list or a tensor of integers [tokens], got {slots!r:.80}")
         if chosen.is_cpu and chosen.numel():
             low, high = int(chosen.min()), int(chosen.max())
