@@ -117,7 +117,7 @@ HOSTILE: dict[str, Callable[[Tensor], Any]] = {
     "of inference mode": of_inference,
     "with a gradient": lambda x: x.detach().requires_grad_(),
     "with a history": lambda x: x.detach().requires_grad_() * 1,
-    "fake": lambda x: FAKES.from_tensor(x),
+    "fake": lambda x: FakeTensorMode().from_tensor(x),  # which torch lets meet no other tensor
     "copied when written": torch._lazy_clone,
     "at an odd address": odd_address,
     "out of a transform": escaped,
@@ -629,6 +629,9 @@ def outcome(call: Call, kernel: str) -> Outcome:
         # torch.cat of float16 where autocast is for bfloat16; an eps that is no float64
         if "autocast::prioritize" in str(error) or isinstance(error, OverflowError):
             found.error = ("a limit of torch",)
+    # Zeros without memory times NaN are zeros to torch, and NaN when they have memory.
+    if not signed and any(type(y) is Tensor and not y.is_meta and bool(y.isnan().any()) for y in found.results):
+        found.error = ("a limit of torch",)
     found.written = [version(x) > count for x, count in zip(call.memory, counts, strict=True)]
     return found
 
@@ -661,7 +664,7 @@ def dense(call: Call) -> Call:
     """Of heads that do not lie side by side torch adds squares in another order than kernels do: contiguous copies."""
     for i, x in enumerate(call.args[:3]):
         if type(x) is Tensor and x.layout == torch.strided and not x.is_contiguous():
-            call.args[i] = x.detach().contiguous().requires_grad_(x.requires_grad)
+            call.args[i] = x.detach().contiguous().requires_grad_(x.requires_grad) if x.is_leaf else x.contiguous()
     return call
 
 
