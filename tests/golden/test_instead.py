@@ -61,6 +61,29 @@ def test_rows_of_learned_positions(tmp_path: Path) -> None:
     assert report.causes == ("positions",) and "next position" in report.findings[0].reason
 
 
-def test_a_config_alone_says_no_values(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="bloom uses ALiBi"):
-        golden.write({"model_type": "bloom", **BLOOM}, tmp_path / "golden")
+def test_a_config_has_the_slopes_of_all_heads(tmp_path: Path) -> None:
+    """Of twelve heads (Press et al.'s code): the eight of a power of two, then every other one of sixteen."""
+    folder = golden.write({"model_type": "bloom", **BLOOM, "hidden_size": 48, "n_head": 12}, tmp_path / "golden")
+    at = torch.arange(read_vectors(folder).tensors["bias.positions"].numel())
+    slopes = torch.tensor([2.0**-n for n in range(1, 9)] + [2.0 ** (-n / 2) for n in (1, 3, 5, 7)])
+    assert golden.check(folder, {"bias.before": -slopes[:, None] * at}).verdict == "right"
+
+
+@pytest.mark.parametrize("name, kind, first", [("t5", "bias", 0), ("opt", "tokens", 2)])
+def test_a_config_has_random_tables_of_what_is_learned(name: str, kind: str, first: int, tmp_path: Path) -> None:
+    """Its decoder's nearest distances have a row each (T5); its first token has row 2 (OPT)."""
+    tensors = read_vectors(golden.write({"model_type": name, **(T5 if name == "t5" else OPT)}, tmp_path / "g")).tensors
+    rows = tensors[f"{kind}.table"][first : first + 4]
+    seen = tensors["tokens.vectors"] if kind == "tokens" else tensors["bias.before"].T + tensors["bias.table"][0]
+    assert torch.allclose(seen[:4], rows, atol=1e-6)
+
+
+def test_a_part_that_does_not_rotate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="part must be left out"):
+        golden.write({"model_type": "bloom", **BLOOM}, tmp_path / "golden", part="text_config")
+
+
+@pytest.mark.parametrize("asked", [{"moved": True}, {"positions": [0, 1]}])
+def test_what_is_about_a_rotation_is_refused(asked: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(asked))} is about a rotation, and bloom has none: leave it out"):
+        golden.write({"model_type": "bloom", **BLOOM}, tmp_path / "golden", **asked)

@@ -29,14 +29,22 @@ def golden(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
 ) -> None:
     """Write golden vectors: right results, to test rotary code in any language against."""
-    from ..models.configs import read_config
+    from ..models.configs import NoRotary, read_config
+    from ..models.reading.load import load
     from ..tools.golden import write
 
     if out is not None:
         check_folder_target("--out", out, whole=True)
     chosen = None if positions is None else _numbers(positions)
-    model = read_config(config, part=part)
-    folder = write(model, out or Path(f"golden-{model.model_type}"), positions=chosen, moved=moved, seed=seed)
+    source: Any = config
+    try:
+        source = read_config(config, part=part)
+        name = source.model_type
+    except NoRotary:
+        if part is not None:
+            raise
+        name = str(load(config).get("model_type"))
+    folder = write(source, out or Path(f"golden-{name}"), positions=chosen, moved=moved, seed=seed)
     say(f"{folder}: vectors.safetensors, vectors.json, README.md (how to test against them)")
 
 

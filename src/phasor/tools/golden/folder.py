@@ -38,8 +38,8 @@ def write(
     ``config_or_model`` is what `phasor.read_config` takes, or its result; a torch model, which is observed where its
     config is not read, or an `Observation`; ``part`` as there. For every kind of layer: frequencies, cos and sin,
     inputs and results, and the gradients that q and k get, in float32 and bfloat16, exact and as the model's own code
-    computes. Of a torch model or an `Observation` in which nothing rotates: what it adds to logits at each distance,
-    and to each token, as observed.
+    computes. Where nothing rotates: what is added to logits at each distance, and to each token, as observed; of a
+    config on a small model that transformers builds of it, with the random tables of what it learns.
     ``positions``: those to test (default: 0 to 7, around the trained and the declared length, and far beyond), or a row
     of them for each axis, as the tokens of a picture stand;
     ``moved``: also keys that a cache moves from one position to another, kinds ``NAME_moved`` (`phasor.reposition`);
@@ -62,10 +62,13 @@ def write(
     try:
         model = rotary_of(config_or_model, part)
         kinds = kinds_of(model)
-    except ValueError:
-        if (found := goldens_instead(config_or_model)) is None:
+    except ValueError as refused:
+        if part is not None:
             raise
-        model, kinds, goldens = found
+        model, kinds, goldens = goldens_instead(config_or_model, refused)
+        if moved or positions is not None:
+            asked = "moved" if moved else "positions"
+            raise ValueError(f"{asked} is about a rotation, and {model.model_type} has none: leave it out") from refused
     for kind in kinds if not goldens else ():
         targets = (*model.targets, *(GRADIENTS[t] for t in model.targets if t in GRADIENTS))
         tensors = tensors_of(kind, positions_of(kind, model, positions), targets, seed)

@@ -8,13 +8,15 @@ from torch import Tensor, nn
 from ...eye import Observation, observe
 from ...eye.added import Added
 from ...eye.bias import LogitBias
-from ...models.configs import ModelRotary
+from ...models.configs import ModelRotary, NoRotary
+from ..inspect.without_rotation import read_without_rotation
 from .comparison import Comparison
 from .layer_kinds import Kind
 from .tensors import Golden
 from .vectors import Tolerance
 
 CLOSE = Tolerance(absolute=1e-6, relative=1e-5)
+DISTANCES = 64  # of ALiBi by a config
 LOGITS = "less that at distance 0, [heads, D], where a key stands"
 # What is often done instead: a cause, a sentence, and the values that it gives.
 MISTAKES = (
@@ -27,25 +29,38 @@ MISTAKES = (
 )
 
 
-def goldens_instead(source: Any) -> tuple[ModelRotary, list[Kind], dict[str, Golden]] | None:
-    """The kinds of layers of a model or an `Observation` in which nothing turns, and their tensors; None of others."""
-    if not isinstance(source, Observation | nn.Module):
-        return None
-    seen = source if isinstance(source, Observation) else observe(source)
+def goldens_instead(source: Any, refused: ValueError) -> tuple[ModelRotary, list[Kind], dict[str, Golden]]:
+    """The kinds of layers of a model or an `Observation` in which nothing turns, and their tensors; else ``refused``.
+
+    Of a config a small model is observed, with ALiBi's slopes of the real one; what it has learned is random, and its
+    tables are among the tensors.
+    """
+    slopes: tuple[float, ...] = ()
+    given = isinstance(source, Observation | nn.Module)
+    if given:
+        seen = source if isinstance(source, Observation) else observe(source)
+    elif isinstance(refused, NoRotary):
+        without = read_without_rotation(source, refused)
+        seen, slopes = without.seen, without.slopes
+    else:
+        raise refused
     biases: list[tuple[LogitBias, list[int]]] = []
     layers = {site.where: site.layers[1] for site in seen.sites}
     for where, bias in seen.instead.biases:
+        bias = _sloped(slopes) if slopes and bias.slopes else bias
         same = next((at for known, at in biases if torch.equal(known.values, bias.values)), None)
         same.append(layers[where]) if same is not None else biases.append((bias, [layers[where]]))
     kinds, goldens = list[Kind](), dict[str, Golden]()
-    found = [("bias", at, _of_bias(bias)) for bias, at in biases]
-    found += [("tokens", [0], _of_added(added)) for added in seen.instead.added]
-    for word, at, tensors in found:
+    found = [("bias", at, _of_bias(bias), bias.table) for bias, at in biases]
+    found += [("tokens", [0], _of_added(added), added.table) for added in seen.instead.added]
+    for word, at, tensors, table in found:
         name = f"{word}_{len(kinds) + 1}" if any(kind.layer_type == word for kind in kinds) else word
         kinds.append(Kind(name=name, layers=tuple(dict.fromkeys(at)), layer_type=word, spec=None))
         goldens |= {f"{name}.{short}": golden for short, golden in tensors.items()}
+        if table is not None and not given:
+            goldens[f"{name}.table"] = Golden(table.detach().float(), "the random table of a small model: put it in")
     if not kinds:
-        return None
+        raise refused
     count = max(layers.values(), default=0) + 1
     model_type = getattr(getattr(seen.model, "config", None), "model_type", "") or seen.subject
     heads = max((len(bias.values) for bias, _ in biases), default=1)
@@ -54,6 +69,14 @@ def goldens_instead(source: Any) -> tuple[ModelRotary, list[Kind], dict[str, Gol
         notes=(seen.instead.describe(),),
     )  # fmt: skip
     return model, kinds, goldens
+
+
+def _sloped(slopes: tuple[float, ...]) -> LogitBias:
+    at = torch.arange(DISTANCES)
+    apart = (at[:, None] - at).double()
+    return LogitBias(
+        -torch.tensor(slopes, dtype=torch.float64)[:, None, None] * apart, apart.expand(len(slopes), -1, -1) >= 0
+    )
 
 
 def _of_bias(bias: LogitBias) -> dict[str, Golden]:

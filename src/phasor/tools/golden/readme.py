@@ -26,10 +26,10 @@ safetensors.numpy.save_file({f"{kind['name']}.{name}": x for name, x in mine.ite
 """
 
 TEXT = """\
-# Golden vectors: rotary encoding of {model}
+# Golden vectors: {encoding} of {model}
 
-Written by `phasor golden` (phasor {version}), licence {licence}. They say what the rotation must do, so that code in
-any language can be tested against it.
+Written by `phasor golden` (phasor {version}), licence {licence}. They say what the code of a model must do with
+positions, so that code in any language can be tested against it.
 
 - `vectors.safetensors`: the tensors; bfloat16 ones are stored as float32, which holds each of their values.
   SHA-256: `{sha256}`.
@@ -42,14 +42,7 @@ any language can be tested against it.
 
 ## Names
 
-A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`. MODE is `exact` (the mathematics: float64, rounded once) or `model`
-(bit for bit what the model's own code computes in {angles} angles, with its errors far out). Test against one; `model`
-if you must repeat the bits of the training code. DTYPE is that of the activations, `float32` or `bfloat16`.
-
-A pair `(a, b)` of channels rotates by `angle = sum over axes of position * inv_freq`:
-`a' = a cos - b sin`, `b' = a sin + b cos`. Channels outside all pairs are copied. `q_in` becomes `q_out`; the gradient
-`q_grad_in` of `q_out` becomes that of `q_in`, `q_grad_out`: turned back, times the factor that cos and sin have.
-The scores of this model are multiplied by `softmax_factor` = {softmax} besides `1 / sqrt(D)`.
+{names}
 {notes}
 ## How to test
 
@@ -57,6 +50,20 @@ The scores of this model are multiplied by `softmax_factor` = {softmax} besides 
 2. Save them under the same names in one safetensors file; leave out what you do not have.
 3. `phasor check THIS_FOLDER --against mine.safetensors`
 
+{how}
+"""
+
+NAMES = """\
+A name is `KIND.WHAT`, or `KIND.MODE.DTYPE.WHAT`. MODE is `exact` (the mathematics: float64, rounded once) or `model`
+(bit for bit what the model's own code computes in {angles} angles, with its errors far out). Test against one; `model`
+if you must repeat the bits of the training code. DTYPE is that of the activations, `float32` or `bfloat16`.
+
+A pair `(a, b)` of channels rotates by `angle = sum over axes of position * inv_freq`:
+`a' = a cos - b sin`, `b' = a sin + b cos`. Channels outside all pairs are copied. `q_in` becomes `q_out`; the gradient
+`q_grad_in` of `q_out` becomes that of `q_in`, `q_grad_out`: turned back, times the factor that cos and sin have.
+The scores of this model are multiplied by `softmax_factor` = {softmax} besides `1 / sqrt(D)`."""
+
+HOW = """\
 It names the first difference and its likely cause (code without a backward leaves out `q_grad_out`: the gradients are
 then not shown), and exits with 0 (equal), 1 (different) or 2 (bad input). Without
 phasor, compare yourself with the tolerance of each tensor:
@@ -71,15 +78,16 @@ cos and sin may also be given for all `2 P` channels, each value twice.
 Python with numpy, in this folder, for the first kind of layer that rotates{limits}:
 
 ```python
-{example}```
-"""
+{example}```"""
 
-EXAMPLE_INSTEAD = """\
-import safetensors.numpy
+NAMES_INSTEAD = """\
+A name is `KIND.WHAT`; `vectors.json` says each in words. Nothing rotates. `before` and `behind` are what is added to
+the logits by the distance of a key, `vectors` what is added to the tokens. A `table` is an input: the learned one, with
+random values where the vectors were written from a config."""
 
-mine = safetensors.numpy.load_file("vectors.safetensors")    # put your own values in place of these
-safetensors.numpy.save_file(mine, "mine.safetensors")
-"""
+HOW_INSTEAD = """\
+It names the first difference, and exits with 0 (equal), 1 (different) or 2 (bad input). Without phasor, compare
+yourself with the tolerance of each tensor: `|got - expected| <= absolute + relative * |expected|`."""
 
 
 def readme(data: dict[str, Any]) -> str:
@@ -88,6 +96,8 @@ def readme(data: dict[str, Any]) -> str:
     spec = rotating[0]["spec"] if rotating else {}
     plain = spec and spec["axes"]["name"] == "one" and not (spec["second"] or spec["learned"] or spec["reverse"])
     limits = "" if plain and spec["position_scale"] == 1 else " (to be extended by what is special in it)"
+    angles = " and ".join(sorted({kind["own_angles"] for kind in data["kinds"]}))
+    names = NAMES.format(angles=angles, softmax=f"{data['softmax_factor']:.9g}") if rotating else NAMES_INSTEAD
     notes = [f"- {note}" for note in data["notes"]]
     if data["heads"] is not None:
         notes.append(f"- only the first {data['heads']} heads of the model rotate; here all do")
@@ -100,11 +110,10 @@ def readme(data: dict[str, Any]) -> str:
         sha256=data["sha256"]["vectors.safetensors"],
         model=f"{data['model_type']}{', ' + data['part'] if data['part'] else ''}",
         kinds="\n".join(_kind(kind) for kind in data["kinds"]),
-        angles=" and ".join(sorted({kind["own_angles"] for kind in data["kinds"]})),
-        softmax=f"{data['softmax_factor']:.9g}",
-        notes="\nBeyond the rotation:\n\n" + "\n".join(notes) + "\n" if notes else "",
-        limits=limits,
-        example=EXAMPLE if rotating else EXAMPLE_INSTEAD,
+        encoding="rotary encoding" if rotating else "positions",
+        names=names,
+        notes=f"\n{'Beyond the rotation' if rotating else 'Seen'}:\n\n" + "\n".join(notes) + "\n" if notes else "",
+        how=HOW.format(limits=limits, example=EXAMPLE) if rotating else HOW_INSTEAD,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...eye.instead import Instead
+from ...eye.observation import Observation
 from ...eye.tiny.config import config_of
 from ...models.configs import NoRotary
 from ...models.reading.load import load
@@ -15,14 +16,18 @@ from .rows import row
 
 @dataclass(frozen=True, eq=False)
 class WithoutRotation:
-    """``said``: the reader's words; ``instead``: what was seen on a small model, which may have fewer heads.
+    """``said``: the reader's words; ``seen``: a small model of the config, which may have fewer heads.
 
     ``slopes``: ALiBi's, one for each head of the real model; empty for what is none.
     """
 
     said: str
-    instead: Instead
+    seen: Observation
     slopes: tuple[float, ...] = ()
+
+    @property
+    def instead(self) -> Instead:
+        return self.seen.instead
 
     def page(self) -> str:
         lines = [row("rotates", f"nothing: {self.said}")]
@@ -50,11 +55,11 @@ def read_without_rotation(source: str | os.PathLike[str], refused: NoRotary) -> 
     """
     data = load(source)
     try:
-        instead = seen_small(data).observation.instead
+        seen = seen_small(data).observation
     except ValueError:
         raise refused from None
-    if not (instead.biases or instead.added):
+    if not (seen.instead.biases or seen.instead.added):
         raise refused
     config = config_of(data)
-    sloped = config.model_type in ALIBI and any(bias.slopes for _, bias in instead.biases)
-    return WithoutRotation(str(refused), instead, stated_slopes(config, config.num_attention_heads) if sloped else ())
+    sloped = config.model_type in ALIBI and any(bias.slopes for _, bias in seen.instead.biases)
+    return WithoutRotation(str(refused), seen, stated_slopes(config, config.num_attention_heads) if sloped else ())
