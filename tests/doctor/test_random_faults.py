@@ -19,7 +19,7 @@ SAMPLE = {
     41: "decoding after 40", 42: "decoding after 8", 53: "decoding after 100", 40: "chunks", 265: "repeated",
     44: "after a long call", 66: "after a long call", 45: "autocast", 46: "grad mode", 70: "gradients",
     2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short", 2349: "long", 2396: "short", 3039: "short",
-    50005: "long",
+    50005: "long", 60058: "after a long call", 60118: "short",
 }  # fmt: skip
 ODD = [("llama", "own rotation"), ("gptj", "rotation wrapped"), ("phi3 longrope", "positions by the mask")]
 

@@ -211,7 +211,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENT
     ``most``: entries of all matrices together; more are not looked at.
     """
     try:
-        matrices, numbers = _matrices(tape, cut, target, axes, most)
+        matrices, numbers = matrices_of(tape, cut, target, axes, most)
     except RuntimeError as error:  # an operation of somebody's own, without a gradient
         raise NoRotation(f"its Jacobian cannot be formed: {first_line(error)}") from error
     nothing = (matrices == 0).all(-1).all(-1)
@@ -229,14 +229,14 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENT
         elif len(rows) == len(columns) == 2:
             turn = _turn(matrices[:, :, rows][:, :, :, columns])
             if turn is None:
-                raise NoRotation(f"channels {rows[0]} and {rows[1]} are mixed by no rotation", _moves(matrices))
+                raise NoRotation(f"channels {rows[0]} and {rows[1]} are mixed by no rotation", moves(matrices))
             pairs.append((rows[0], rows[1]))
             inputs.append((columns[1], columns[0]) if turn.swapped else (columns[0], columns[1]))
             cos.append(turn.cos)
             sin.append(turn.sin)
             seconds.append(turn.second)
         else:
-            raise NoRotation(f"{len(rows)} channels follow from {len(columns)}", _moves(matrices))
+            raise NoRotation(f"{len(rows)} channels follow from {len(columns)}", moves(matrices))
     heads, tokens = matrices.shape[:2]
     none = torch.zeros(heads, 0, tokens, dtype=torch.float64)
     second = None
@@ -264,7 +264,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENT
     )
 
 
-def _moves(matrices: Tensor) -> bool:
+def moves(matrices: Tensor) -> bool:
     """Whether the matrices differ from token to token by more than rounding."""
     apart = (matrices - matrices[:, :1]).abs().max()
     return bool(apart > 1e-9 * matrices.abs().max())
@@ -313,10 +313,14 @@ def _blocks(links: Tensor) -> list[tuple[list[int], list[int]]]:
     return blocks
 
 
-def _matrices(tape: Tape, cut: Cut, target: int, axes: Axes, most: int) -> tuple[Tensor, Tensor]:
-    """``[heads, tokens, channels, inputs]``, and the number of each input among all elements of the sources."""
+def matrices_of(tape: Tape, cut: Cut, target: int, axes: Axes, most: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    """``[heads, tokens, channels, inputs]``, and the number of each input among all elements of the sources.
+
+    ``first``: the first token that is looked at.
+    """
     with torch.enable_grad():
         y, xs = replayed(tape, cut, target, axes)
+        y = y[:, first:]
         if y.numel() * y.shape[-1] > most:
             raise NoRotation("it has too many elements for its whole matrix")
         found = _apart(y, xs)

@@ -8,9 +8,21 @@ import torch
 
 from .likeness import as_in
 from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, single_sources, walk
-from .operator import MOST_ENTRIES, TWO_ANGLES, Axes, NoRotation, Operator, axes_of, joined, operator
+from .operator import (
+    MOST_ENTRIES,
+    TWO_ANGLES,
+    Axes,
+    NoRotation,
+    Operator,
+    axes_of,
+    joined,
+    matrices_of,
+    moves,
+    operator,
+)
 from .tape import Operation, Ref, Tape
 
+TURNED_BEFORE = "before its rotation it is turned by other pairs, and both together are no rotation"
 BY_A_MATRIX = "it is multiplied by a matrix that depends on the data"
 DEEPEST = 3  # norms, one behind the other, that are stepped over
 MOST_NEW = 4_000_000  # entries of matrices, of what is not as something that was seen before
@@ -79,15 +91,18 @@ class Eye:
             return Seen(missing="it has too many elements to be looked at")
         if (again := self._as_before(tries, target, axes)) is not None:
             return _turning(again, depth)
-        most = MOST_NEW if self.learned.operators else MOST_ENTRIES
+        most, mixed = MOST_NEW if self.learned.operators else MOST_ENTRIES, None
         for cut in tries:
             try:
                 found = operator(tape, cut, target, axes, most)
             except NoRotation as reason:
                 steady = steady and not reason.moves
+                mixed = mixed or (cut if reason.moves else None)
                 missing = missing or str(reason)
                 continue
             if found.turns:
+                if mixed is not None and self._moves_between(mixed, cut, tokens):
+                    return Seen(missing=TURNED_BEFORE, norms=depth)
                 self._known.append((cut, axes, found))
                 self._learn(found, _beyond(cut, tries))
                 return _turning(found, depth)
@@ -107,6 +122,24 @@ class Eye:
         if known is None and best is not None and path.cuts[-1].operations == best.operations:
             self._known.append((path.cuts[-1], axes, best))
         return Seen(best, fixed=True, norms=depth)
+
+    def _moves_between(self, far: Cut, near: Cut, tokens: int) -> bool:
+        """Whether what stands before a nearer cut mixes channels otherwise from token to token.
+
+        The first token is left out: nothing turns it, so it follows from fewer inputs than the others.
+        """
+        between = Cut(far.sources, far.operations[len(near.operations) :])
+        for source in set(near.sources) - set(far.sources):
+            try:
+                axes = axes_of(self.tape.values[source], tokens, transposed=False)
+                matrices, _ = matrices_of(self.tape, between, source, axes, MOST_ENTRIES, first=1)
+            except (NoRotation, RuntimeError):
+                continue
+            size = torch.linalg.vector_norm(matrices, dim=(-2, -1), keepdim=True)
+            some = (size > 0).all(0).flatten()  # tokens that are padding have none
+            if some.any() and moves((matrices / size)[:, some]):
+                return True
+        return False
 
     def _as_before(self, tries: Sequence[Cut], target: int, axes: Axes) -> Operator | None:
         """What turns as something in an earlier tape did, behind as many operations of the same names."""

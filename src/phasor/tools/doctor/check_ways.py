@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...eye.sites import Site
+from ...eye.turning import TURNED_BEFORE
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
@@ -161,6 +162,9 @@ def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], wi
     )
     if isinstance(planned, str):
         return replace(check, reason=planned)
+    if twice := [s.name for s in (site.q, site.k) if s.seen.missing == TURNED_BEFORE]:
+        says = f"{' and '.join(twice)}: {TURNED_BEFORE}"
+        return replace(check, verdict="wrong", cause="rotated twice", reason=says, way_out=way_out("rotated twice"))
     sides = [known[key] for name in "qk" if (key := (site.where, site.number, name)) in known]
     found = deviations(site, sides, planned, within)
     if found:
@@ -220,6 +224,9 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
+        if operator is None and one.side.seen.fixed and not one.side.seen.missing:
+            says, tokens = "nothing turns it, and in one plain call it turns", tuple(range(one.positions.shape[1]))
+            return Deviation("not rotated", says, tokens=tokens, rows=tuple(range(way.rows)))
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
         given, of_queries = one.positions.shape[1], one.side.name == "q"
