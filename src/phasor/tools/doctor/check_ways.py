@@ -225,8 +225,8 @@ class _Seen:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
         if operator is None and one.side.seen.fixed and not one.side.seen.missing:
-            says, tokens = "nothing turns it, and in one plain call it turns", tuple(range(one.positions.shape[1]))
-            return Deviation("not rotated", says, tokens=tokens, rows=tuple(range(way.rows)))
+            says, every = "nothing turns it, and in one plain call it turns", tuple(range(one.positions.shape[1]))
+            return Deviation("not rotated", says, tokens=every, rows=tuple(range(way.rows)))
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
         given, of_queries = one.positions.shape[1], one.side.name == "q"
