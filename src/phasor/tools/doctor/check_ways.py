@@ -239,25 +239,21 @@ class _Seen:
             where, those = (places(passing, axis) for axis in (1, 0))
             says = "channels that pass are longer or shorter than in one plain call"
             return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
-        by = self._shifts.get((one.where, one.number))
-        moved = positions if by is None else positions + by[:, None]
-        must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
-        if must is None:
+        known = self._shifts.get((one.where, one.number))
+        moved = positions if known is None else positions + known[:, None]
+        if (must := reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])) is None:
             return "nothing says what it must be there"
-        found = deviation(seen, must, reference.others, live, self.within)
-        if found is not None and seen.shape[1] == tokens:  # as many heads as tokens, whose axes may be exchanged
-            other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
-            found = found if other is not None else None
-        if found is not None and tokens < given and _kept(seen, reference, one.positions, self.within):
-            found = None
-        if by is None:
-            by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
-            if found is not None:
-                by = _shift(seen, reference.others, positions, live, self.within)
-                even = by is not None and (not way.given or bool((by == by[0]).all()))
-                found, by = (None, by) if even else (found, None)
+        found = self._apart(one, seen, must, reference, live)
+        by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
+        if known is None and found is not None:
+            by = _shift(seen, reference.others, positions, live, self.within)
+            by = by if by is not None and (not way.given or bool((by == by[0]).all())) else None
             if by is not None:
-                self._shifts[one.where, one.number] = by
+                moved = positions + by[:, None]
+                must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
+                found = None if must is None else self._apart(one, seen, must, reference, live)
+        if known is None and by is not None:
+            self._shifts[one.where, one.number] = by
         if found is None:
             return ""
         if _restarts(one, seen, reference, self.within):
@@ -266,6 +262,14 @@ class _Seen:
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
         return self._placed(one, found)
+
+    def _apart(self, one: Turned, seen: Tensor, must: Tensor, reference: Reference, live: Tensor) -> Deviation | None:
+        found = deviation(seen, must, reference.others, live, self.within)
+        if found is not None and seen.shape[1] == seen.shape[3]:  # as many heads as tokens: axes may be exchanged
+            other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
+            found = found if other is not None else None
+        kept = found is not None and seen.shape[3] < one.positions.shape[1]
+        return None if kept and _kept(seen, reference, one.positions, self.within) else found
 
     def _placed(self, one: Turned, found: Deviation) -> Deviation:
         """With its tokens counted from the first of all calls: a window keeps the last ones."""
