@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...eye.operator import TWO_ANGLES
 from ...eye.sites import Site
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
@@ -45,6 +46,7 @@ OF_TABLES = (
     "angle of one pair",
     "pairs exchanged",
     "cos and sin",
+    "two angles in a pair",
     "single values",
     "sections",
 )
@@ -220,8 +222,12 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
+        if operator is None and one.side.seen.mixed:
+            return Deviation("no rotation", one.side.seen.missing, rows=tuple(range(way.rows)))
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
+        if operator.second is not None:
+            return Deviation("two angles in a pair", TWO_ANGLES, rows=tuple(range(way.rows)))
         given, of_queries = one.positions.shape[1], one.side.name == "q"
         if operator.cos.shape[-1] > given and operator.cos.shape[-1] % given == 0:
             operator = operator.unfolded((-1, given), -1)  # queries of heads that share a key lie one after the other

@@ -13,7 +13,7 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from ...eye.operator import Operator
+from ...eye.operator import TWO_ANGLES, Operator
 from ...eye.scale import logit_scale
 from ...eye.sites import Site
 from ...models.rotary_of import SCALES_QUERIES
@@ -48,6 +48,9 @@ def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within:
     turning = [side.name for side in (site.q, site.k) if side.turns]
     if site.v.turns and "v" not in planned.model.targets:
         return [("v", Deviation("values rotated", "values turn with the position, and must not"))]
+    doubled = [side.name for side in (site.q, site.k) if side.operator is not None and side.operator.second is not None]
+    if doubled and planned.specs and all(spec.second is None for spec in planned.specs):
+        return [(" and ".join(doubled), Deviation("two angles in a pair", TWO_ANGLES))]
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
         return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
