@@ -22,14 +22,15 @@ from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, deviations, moved_by, scales_of
+from .static import Planned, deviations, moved_by, rounded, scales_of
 from .watching import Watched
-from .ways import AUTOCAST, LATER, MOST, Called, Met, Turned
+from .ways import AND_ON, AUTOCAST, LATER, MOST, Called, Met, Turned
 
 Key = tuple[str, int, str]
 TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
 RESTART = "positions restart with the cache"
 SWITCH = "length of the switch"
+STATE = "state of a longer call"
 # What wrong tables make an attention do: where they are told, it is not told again.
 OF_TABLES = (
     "frequencies",
@@ -260,6 +261,8 @@ class _Seen:
                 found = None if must is None else self._apart(one, seen, must, reference, live)
         if known is None and by is not None:
             self._shifts[one.where, one.number] = by
+        if found is None and not (way.autocast or rounded(reference.side)):
+            found = rounded(one.side)
         if found is None:
             return ""
         if _restarts(one, seen, reference, self.within):
@@ -356,6 +359,7 @@ def without_fault(blank: Check, unseen: Sequence[tuple[str, str]]) -> Check:
 
 def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:
     """One check of ``what`` for each cause, whatever the ways that it shows in."""
+    state = bool(found) and all(_later(one, why) for one, why in found)
     for cause in dict.fromkeys(why.cause for _, why in found):
         of_it = [(one, why) for one, why in found if why.cause == cause]
         one, why = of_it[0]
@@ -368,11 +372,17 @@ def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterato
             what=f"{what} {names[0]}",
             against="itself",
             verdict="wrong",
-            cause=_limited(cause, of_it),
+            cause=STATE if state else _limited(cause, of_it),
             reason=f"{'' if sides == [what] else ' and '.join(sides) + ': '}{why.says}{more}",
             way_out=way_out(cause),
             difference=Difference(of=what, position=float(at), pair=why.pair),
         )
+
+
+def _later(one: Met, why: Deviation) -> bool:
+    """Whether what is wrong came after a long call, and with it."""
+    behind = one.call > 0 if one.name == "q" else min(why.tokens, default=0) >= one.way.pieces[0].tokens.shape[1]
+    return one.way.name == LATER or (one.way.name.endswith(AND_ON) and behind)
 
 
 def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
@@ -384,7 +394,7 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
     if names <= {LATER} or {LATER, AUTOCAST} <= names:  # the last ones, or all but the first one
-        return "state of a longer call"
+        return STATE
     if all(one.way.autocast for one, _ in found):
         return f"{cause}, only under autocast"
     if all(one.way.last >= MOST for one, _ in found):

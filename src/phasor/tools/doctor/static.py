@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...eye.operator import TWO_ANGLES, Operator
 from ...eye.scale import logit_scale
-from ...eye.sites import Site
+from ...eye.sites import Side, Site
 from ...models.rotary_of import SCALES_QUERIES
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
@@ -117,13 +117,13 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
-    return found or _rounded(reference)
+    return found or rounded(reference.side)
 
 
-def _rounded(reference: Reference) -> Deviation | None:
+def rounded(side: Side) -> Deviation | None:
     """Rounding to half precision on the way of what is float32 before and after."""
-    tape, operator = reference.side.tape, reference.operator
-    if tape.values[operator.target].dtype != torch.float32:
+    tape, operator = side.tape, side.operator
+    if operator is None or tape.values[operator.target].dtype != torch.float32:
         return None
     made = (tape.values[i].dtype for o in operator.operations for i in o.outputs if i is not None)
     half = next((dtype for dtype in made if dtype in (torch.bfloat16, torch.float16)), None)
