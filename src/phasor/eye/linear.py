@@ -202,6 +202,8 @@ def replay(tape: Tape, operations: Sequence[Operation], given: dict[int, Tensor]
 def _run(operation: Operation, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if operation.name in ("view", "_unsafe_view"):  # what is replayed may have other strides
         return args[0].reshape(args[1]) if not isinstance(args[1], torch.dtype) else args[0].view(args[1])
+    if operation.name == "detach":  # its gradient is looked at elsewhere; its values follow from what goes in
+        return args[0]
     kwargs = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory", "non_blocking")}
     if operation.writes and args:  # the tape itself is never written into
         args[0] = [a.clone() for a in args[0]] if isinstance(args[0], list) else args[0].clone()

@@ -184,7 +184,8 @@ def joined(parts: Sequence[Operator]) -> Operator | None:
         return None
     both = torch.cat([t for t in turned if t is not None], -1)
     passed = [part.passed[:, [part.passing.index(c) for c in most.passing]] for part in parts]
-    return replace(most, cos=both.real, sin=both.imag, passed=torch.cat(passed, -1))
+    operations = tuple(o for part in parts for o in part.operations)
+    return replace(most, cos=both.real, sin=both.imag, passed=torch.cat(passed, -1), operations=operations)
 
 
 class NoRotation(Exception):
@@ -193,6 +194,10 @@ class NoRotation(Exception):
     def __init__(self, reason: str, moves: bool = True) -> None:
         super().__init__(reason)
         self.moves = moves
+
+
+class Mixed(NoRotation):
+    """Channels follow from others in a way that no rotation has."""
 
 
 def axes_of(value: Tensor, tokens: int, transposed: bool) -> Axes:
@@ -229,14 +234,14 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENT
         elif len(rows) == len(columns) == 2:
             turn = _turn(matrices[:, :, rows][:, :, :, columns])
             if turn is None:
-                raise NoRotation(f"channels {rows[0]} and {rows[1]} are mixed by no rotation", moves(matrices))
+                raise Mixed(f"channels {rows[0]} and {rows[1]} are mixed by no rotation", moves(matrices))
             pairs.append((rows[0], rows[1]))
             inputs.append((columns[1], columns[0]) if turn.swapped else (columns[0], columns[1]))
             cos.append(turn.cos)
             sin.append(turn.sin)
             seconds.append(turn.second)
         else:
-            raise NoRotation(f"{len(rows)} channels follow from {len(columns)}", moves(matrices))
+            raise Mixed(f"{len(rows)} channels follow from {len(columns)}", moves(matrices))
     heads, tokens = matrices.shape[:2]
     none = torch.zeros(heads, 0, tokens, dtype=torch.float64)
     second = None

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 
 from .likeness import as_in
-from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, single_sources, walk
+from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, replay, single_sources, walk
 from .operator import (
     MOST_ENTRIES,
     TWO_ANGLES,
     Axes,
+    Mixed,
     NoRotation,
     Operator,
     axes_of,
@@ -25,6 +26,7 @@ from .tape import Operation, Ref, Tape
 TURNED_BEFORE = "before its rotation it is turned by other pairs, and both together are no rotation"
 BY_A_MATRIX = "it is multiplied by a matrix that depends on the data"
 DEEPEST = 3  # norms, one behind the other, that are stepped over
+LONGER, NEARLY = 4.0, 0.02  # what a norm makes of vectors so much longer, but for its epsilon
 MOST_NEW = 4_000_000  # entries of matrices, of what is not as something that was seen before
 MOST_ELEMENTS = 1_000_000  # of a value that is looked at
 KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "constant_pad_nd", "neg", "index"}
@@ -34,13 +36,15 @@ KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "const
 class Seen:
     """``operator``: what was seen, or None; ``fixed``: it is the same for every token, so nothing turns.
 
-    ``missing``: why nothing was seen. ``norms``: how many norms stand between it and the product.
+    ``missing``: why nothing was seen. ``norms``: how many norms stand between it and the product. ``mixed``: what
+    happens to it is seen, and is no rotation.
     """
 
     operator: Operator | None = None
     fixed: bool = False
     missing: str = ""
     norms: int = 0
+    mixed: bool = False
 
     @property
     def turns(self) -> bool:
@@ -78,7 +82,7 @@ class Eye:
         if (parts := self._in_parts(target, tokens, depth)) is not None:
             return parts
         tape, path = self.tape, walk(self.tape, self.linear, target)
-        missing, steady = "", True
+        missing, steady, mixed = "", True, False
         try:
             axes = axes_of(tape.values[target], tokens, transposed)
         except NoRotation as reason:
@@ -91,18 +95,19 @@ class Eye:
             return Seen(missing="it has too many elements to be looked at")
         if (again := self._as_before(tries, target, axes)) is not None:
             return _turning(again, depth)
-        most, mixed = MOST_NEW if self.learned.operators else MOST_ENTRIES, None
+        most = MOST_NEW if self.learned.operators else MOST_ENTRIES
+        far: Cut | None = None  # the farthest that is no rotation
         for cut in tries:
             try:
                 found = operator(tape, cut, target, axes, most)
             except NoRotation as reason:
                 steady = steady and not reason.moves
-                mixed = mixed or (cut if reason.moves else None)
-                missing = missing or str(reason)
+                missing, mixed = missing or str(reason), mixed or isinstance(reason, Mixed)
+                far = far or (cut if isinstance(reason, Mixed) and reason.moves else None)
                 continue
             if found.turns:
-                if mixed is not None and self._moves_between(mixed, cut, tokens):
-                    return Seen(missing=TURNED_BEFORE, norms=depth)
+                if far is not None and self._moves_between(far, cut, tokens):
+                    return Seen(missing=TURNED_BEFORE, norms=depth, mixed=True)
                 self._known.append((cut, axes, found))
                 self._learn(found, _beyond(cut, tries))
                 return _turning(found, depth)
@@ -114,7 +119,7 @@ class Eye:
         if tries and tokens == 1:
             return Seen(best, missing="one token does not show whether positions turn it")
         if not steady:
-            return self._behind_matrix(target, tokens, depth) or Seen(None, missing=missing)
+            return self._behind_matrix(target, tokens, depth) or Seen(None, missing=missing, mixed=mixed)
         if convolved := [o for i in path.stopped if (o := tape.maker(i)) is not None and _joins_tokens(tape, o)]:
             return Seen(missing=f"a {convolved[0].name} mixes its tokens right before the product")
         if missing:
@@ -179,7 +184,9 @@ class Eye:
         seen = [self.seen(part, tape.values[part].shape[axis], depth=depth) for part in parts]
         operators = [one.operator for one in seen if one.operator is not None]
         whole = joined(operators) if len(operators) == len(parts) else None
-        return None if whole is None else _turning(whole, max(one.norms for one in seen))
+        if whole is None:
+            return next((one for one in seen if one.mixed), None)
+        return _turning(whole, max(one.norms for one in seen))
 
     def _window(self, maker: Operation, target: int, tokens: int, depth: int) -> Seen | None:
         """What is seen of the last tokens of joined keys: those that a window keeps."""
@@ -272,12 +279,24 @@ class Eye:
             source, between = next(single_sources(tape, number), (None, []))
             if source is None or any(mixes(tape, o) and o.name not in NORMS for o in between):
                 return Seen(missing=f"it is multiplied by what depends on the data ({maker.name})")
+            if not _of_direction(tape, source, between, number):
+                return Seen(missing=f"it is changed by more than its length ({maker.name})", mixed=True)
             deeper = self.seen(source, tokens, depth=depth + 1)
             if found is None or deeper.turns or not deeper.fixed:
                 found = deeper
             if found.turns:
                 break
         return found
+
+
+def _of_direction(tape: Tape, source: int, between: Sequence[Operation], target: int) -> bool:
+    """Whether what is not linear gives the same for vectors of any length, as norms do, or is as long as they are."""
+    x = tape.values[source].double()
+    once, longer = (replay(tape, between, {source: x * times}, target) for times in (1.0, LONGER))
+    return any(
+        torch.allclose(longer, once * times, rtol=NEARLY, atol=NEARLY * float(once.abs().max()))
+        for times in (1.0, LONGER)
+    )
 
 
 def _beyond(cut: Cut, tries: Sequence[Cut]) -> tuple[str, ...]:

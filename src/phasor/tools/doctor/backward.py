@@ -144,7 +144,7 @@ def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
     made = torch.Generator().manual_seed(0)
     seed = torch.randn(tape.values[operator.target].shape, dtype=torch.float64, generator=made)
     seed.movedim(axis, -1)[..., [c for c in range(operator.channels) if not any(c in p for p in operator.pairs)]] = 0
-    target = targets[0]
+    target = targets[-1]  # next to the product, so that nothing of its way back is left out
     candidates = [t for there in sources for t in there]
     given = seed.reshape(target.shape).to(target)
     found = torch.autograd.grad(target, candidates, given, allow_unused=True, retain_graph=True)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...eye.operator import TWO_ANGLES
 from ...eye.sites import Site
 from ...eye.turning import TURNED_BEFORE
 from ...support.findings import Difference, span
@@ -22,14 +23,15 @@ from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, deviations, moved_by, scales_of
+from .static import Planned, deviations, moved_by, rounded, scales_of
 from .watching import Watched
-from .ways import AUTOCAST, LATER, MOST, Called, Met, Turned
+from .ways import AND_ON, AUTOCAST, LATER, MOST, Called, Met, Turned
 
 Key = tuple[str, int, str]
 TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
 RESTART = "positions restart with the cache"
 SWITCH = "length of the switch"
+STATE = "state of a longer call"
 # What wrong tables make an attention do: where they are told, it is not told again.
 OF_TABLES = (
     "frequencies",
@@ -46,6 +48,7 @@ OF_TABLES = (
     "angle of one pair",
     "pairs exchanged",
     "cos and sin",
+    "two angles in a pair",
     "single values",
     "sections",
 )
@@ -224,11 +227,15 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
+        if operator is None and one.side.seen.mixed:
+            return Deviation("no rotation", one.side.seen.missing, rows=tuple(range(way.rows)))
         if operator is None and one.side.seen.fixed and not one.side.seen.missing:
             says, every = "nothing turns it, and in one plain call it turns", tuple(range(one.positions.shape[1]))
             return Deviation("not rotated", says, tokens=every, rows=tuple(range(way.rows)))
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
+        if operator.second is not None:
+            return Deviation("two angles in a pair", TWO_ANGLES, rows=tuple(range(way.rows)))
         given, of_queries = one.positions.shape[1], one.side.name == "q"
         if operator.cos.shape[-1] > given and operator.cos.shape[-1] % given == 0:
             operator = operator.unfolded((-1, given), -1)  # queries of heads that share a key lie one after the other
@@ -246,25 +253,23 @@ class _Seen:
             where, those = (places(passing, axis) for axis in (1, 0))
             says = "channels that pass are longer or shorter than in one plain call"
             return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
-        by = self._shifts.get((one.where, one.number))
-        moved = positions if by is None else positions + by[:, None]
-        must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
-        if must is None:
+        known = self._shifts.get((one.where, one.number))
+        moved = positions if known is None else positions + known[:, None]
+        if (must := reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])) is None:
             return "nothing says what it must be there"
-        found = deviation(seen, must, reference.others, live, self.within)
-        if found is not None and seen.shape[1] == tokens:  # as many heads as tokens, whose axes may be exchanged
-            other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
-            found = found if other is not None else None
-        if found is not None and tokens < given and _kept(seen, reference, one.positions, self.within):
-            found = None
-        if by is None:
-            by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
-            if found is not None:
-                by = _shift(seen, reference.others, positions, live, self.within)
-                even = by is not None and (not way.given or bool((by == by[0]).all()))
-                found, by = (None, by) if even else (found, None)
+        found = self._apart(one, seen, must, reference, live)
+        by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
+        if known is None and found is not None:
+            by = _shift(seen, reference.others, positions, live, self.within)
+            by = by if by is not None and (not way.given or bool((by == by[0]).all())) else None
             if by is not None:
-                self._shifts[one.where, one.number] = by
+                moved = positions + by[:, None]
+                must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
+                found = None if must is None else self._apart(one, seen, must, reference, live)
+        if known is None and by is not None:
+            self._shifts[one.where, one.number] = by
+        if found is None and not (way.autocast or rounded(reference.side)):
+            found = rounded(one.side)
         if found is None:
             return ""
         if _restarts(one, seen, reference, self.within):
@@ -273,6 +278,14 @@ class _Seen:
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
         return self._placed(one, found)
+
+    def _apart(self, one: Turned, seen: Tensor, must: Tensor, reference: Reference, live: Tensor) -> Deviation | None:
+        found = deviation(seen, must, reference.others, live, self.within)
+        if found is not None and seen.shape[1] == seen.shape[3]:  # as many heads as tokens: axes may be exchanged
+            other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)
+            found = found if other is not None else None
+        kept = found is not None and seen.shape[3] < one.positions.shape[1]
+        return None if kept and _kept(seen, reference, one.positions, self.within) else found
 
     def _placed(self, one: Turned, found: Deviation) -> Deviation:
         """With its tokens counted from the first of all calls: a window keeps the last ones."""
@@ -353,6 +366,7 @@ def without_fault(blank: Check, unseen: Sequence[tuple[str, str]]) -> Check:
 
 def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:
     """One check of ``what`` for each cause, whatever the ways that it shows in."""
+    state = bool(found) and all(_later(one, why) for one, why in found)
     for cause in dict.fromkeys(why.cause for _, why in found):
         of_it = [(one, why) for one, why in found if why.cause == cause]
         one, why = of_it[0]
@@ -365,11 +379,17 @@ def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterato
             what=f"{what} {names[0]}",
             against="itself",
             verdict="wrong",
-            cause=_limited(cause, of_it),
+            cause=STATE if state else _limited(cause, of_it),
             reason=f"{'' if sides == [what] else ' and '.join(sides) + ': '}{why.says}{more}",
             way_out=way_out(cause),
             difference=Difference(of=what, position=float(at), pair=why.pair),
         )
+
+
+def _later(one: Met, why: Deviation) -> bool:
+    """Whether what is wrong came after a long call, and with it."""
+    behind = one.call > 0 if one.name == "q" else min(why.tokens, default=0) >= one.way.pieces[0].tokens.shape[1]
+    return one.way.name == LATER or (one.way.name.endswith(AND_ON) and behind)
 
 
 def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
@@ -381,7 +401,7 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
     if names <= {LATER} or {LATER, AUTOCAST} <= names:  # the last ones, or all but the first one
-        return "state of a longer call"
+        return STATE
     if all(one.way.autocast for one, _ in found):
         return f"{cause}, only under autocast"
     if all(one.way.last >= MOST for one, _ in found):

@@ -94,7 +94,7 @@ def _one_of_both(v: Values) -> str | None:
         if float((mine - scale * theirs).abs().max()) > 2 * v.within * float(v.must.abs().max()):
             return None
         scales.append(float(scale))
-    if scales[1] < 0:
+    if min(scales) < 0:
         return None
     return f"their cosines are {scales[0]:.6g} times, their sines {scales[1]:.6g} times what they must be"
 
@@ -109,7 +109,8 @@ def _moved(v: Values) -> str | None:
     rows, tokens = there.nonzero()[:MOST_SOUGHT].unbind(1)
     head = places(v.wrong, 1)[0]
     at = effective(v.all_seen, v.others, v.within, head)[rows, tokens]
-    if bool((at == NOWHERE).any()) or v.all_seen.shape[2] == 1 or bool((at == 0).all() and there[:, 1:].all()):
+    rests = bool((at == 0).all()) and len(tokens.unique()) > 1
+    if bool((at == NOWHERE).any()) or v.all_seen.shape[2] == 1 or rests:
         return None
     return f"token {int(tokens[0])} is turned by position {int(at[0])}"
 
@@ -141,6 +142,10 @@ def _backwards(v: Values) -> str | None:
     return "they turn in the other direction" if v.same(v.must.conj()) else None
 
 
+def _swapped(v: Values) -> str | None:
+    return "their cosines stand where their sines must" if v.same(1j * v.must.conj()) else None
+
+
 def _by_an_angle(v: Values) -> str | None:
     angles = v.ratio.angle()
     if float((_unit(v.ratio) - _unit(v.ratio.mean())).abs().max()) > 2 * v.within:
@@ -160,8 +165,9 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
-    ("rotated twice", _twice),
+    ("rotated twice or positions doubled", _twice),
     ("sign", _backwards),  # before positions: each token would be found at minus its own
+    ("cos and sin exchanged", _swapped),
     ("positions", _moved),
     ("not rotated", _still),
     ("pairs exchanged", _exchanged),

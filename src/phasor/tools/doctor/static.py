@@ -13,9 +13,9 @@ from itertools import combinations
 import torch
 from torch import Tensor, nn
 
-from ...eye.operator import Operator
+from ...eye.operator import TWO_ANGLES, Operator
 from ...eye.scale import logit_scale
-from ...eye.sites import Site
+from ...eye.sites import Side, Site
 from ...models.rotary_of import SCALES_QUERIES
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
@@ -48,6 +48,9 @@ def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within:
     turning = [side.name for side in (site.q, site.k) if side.turns]
     if site.v.turns and "v" not in planned.model.targets:
         return [("v", Deviation("values rotated", "values turn with the position, and must not"))]
+    doubled = [side.name for side in (site.q, site.k) if side.operator is not None and side.operator.second is not None]
+    if doubled and planned.specs and all(spec.second is None for spec in planned.specs):
+        return [(" and ".join(doubled), Deviation("two angles in a pair", TWO_ANGLES))]
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
         return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
@@ -114,13 +117,13 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
-    return found or _rounded(reference)
+    return found or rounded(reference.side)
 
 
-def _rounded(reference: Reference) -> Deviation | None:
+def rounded(side: Side) -> Deviation | None:
     """Rounding to half precision on the way of what is float32 before and after."""
-    tape, operator = reference.side.tape, reference.operator
-    if tape.values[operator.target].dtype != torch.float32:
+    tape, operator = side.tape, side.operator
+    if operator is None or tape.values[operator.target].dtype != torch.float32:
         return None
     made = (tape.values[i].dtype for o in operator.operations for i in o.outputs if i is not None)
     half = next((dtype for dtype in made if dtype in (torch.bfloat16, torch.float16)), None)

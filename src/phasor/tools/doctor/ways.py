@@ -74,8 +74,10 @@ class Way:
 
     @property
     def alone(self) -> "Way | None":
-        """Of a long call that goes on through a cache, the call alone, for a model without a cache."""
-        return Way(self.name.removesuffix(AND_ON), self.pieces[:1]) if self.name.endswith(AND_ON) else None
+        """What can be called of it where all cannot: of a long call that goes on that one, of a cache one step."""
+        if self.name.endswith(AND_ON):
+            return Way(self.name.removesuffix(AND_ON), self.pieces[:1])
+        return Way(self.name, self.pieces[:2]) if len(self.pieces) > 2 else None
 
     @property
     def rows(self) -> int:

@@ -18,6 +18,7 @@ from ...patch.compare import NEAR_AND_FAR, compare_tables, difference_of, positi
 from ...patch.reading import ModelReading, forward_specs
 from ...patch.rebuilt import rebuilt_module
 from ...patch.tables import Tables
+from ..deviation import SAME, Deviation, around, deviation
 from ..report import Check
 from .causes import OF_CONFIGS, way_out, worded
 from .rotary_module import Module, ModuleTables, expected, held_frequencies, tables_of_module
@@ -27,6 +28,7 @@ SWAPPED = "layer types swapped"
 CHANGED = "config changed after loading"
 NAME = "layer"  # of the one kind of layers in vectors
 TARGETS = ("q", "k")
+TEXT = 256  # positions of a text, each of which is looked at
 BLOCK = 4096  # positions that are looked at together
 
 
@@ -74,11 +76,26 @@ def _by_golden(one: Module, reading: ModelReading, spec: RotarySpec, theirs: Mod
             difference=one.check.apart(size=size),
         )
     cause, says = worded(finding)
+    if finding.cause in (UNKNOWN, "value") and (found := _by_values(one, spec)) is not None:
+        cause, says = found.cause, found.says
     origin = _origin(one, reading, cause)
     cause = f"{cause}, {CHANGED}" if origin == CHANGED else cause
     says = f"{says}; {origin}" if origin not in ("", CHANGED) else says
     check = replace(one.check, verdict="wrong", cause=cause, reason=says, way_out=way_out(cause))
     return _placed(check, one, spec, theirs, positions)
+
+
+def _by_values(one: Module, spec: RotarySpec) -> Deviation | None:
+    """What the values themselves say where no known mistake gives them; None where they say no more."""
+    inside = spec.scaling.trained_length if spec.length_dependent and spec.scaling else None
+    at = torch.arange(min(TEXT, inside or TEXT)).expand(spec.axes.count, -1)
+    theirs = tables_of_module(one.probe, one.layer_type, spec, at)
+    if theirs is None or theirs.pairs != spec.pairs:
+        return None
+    both = ((theirs.cos, theirs.sin), expected(spec, at))
+    seen, must = (torch.complex(cos.double(), sin.double()).T[None, None] for cos, sin in both)
+    found = deviation(seen, must, around(must[0]), torch.ones_like(at[:1], dtype=torch.bool), SAME)
+    return None if found is None or found.cause == "frequencies" else found
 
 
 def beyond(one: Module, spec: RotarySpec) -> Check | None:
