@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ...eye.operator import TWO_ANGLES
 from ...eye.sites import Site
-from ...eye.turning import TURNED_BEFORE
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
@@ -165,9 +164,6 @@ def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], wi
     )
     if isinstance(planned, str):
         return replace(check, reason=planned)
-    if twice := [s.name for s in (site.q, site.k) if s.seen.missing == TURNED_BEFORE]:
-        says = f"{' and '.join(twice)}: {TURNED_BEFORE}"
-        return replace(check, verdict="wrong", cause="rotated twice", reason=says, way_out=way_out("rotated twice"))
     sides = [known[key] for name in "qk" if (key := (site.where, site.number, name)) in known]
     found = deviations(site, sides, planned, within)
     if found:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ...eye.operator import TWO_ANGLES, Operator
 from ...eye.scale import logit_scale
 from ...eye.sites import Side, Site
+from ...eye.turning import TURNED_BEFORE
 from ...models.rotary_of import SCALES_QUERIES
 from ...rotary.model_rotary import ModelRotary
 from ...rotary.spec import RotarySpec
@@ -51,6 +52,9 @@ def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within:
     doubled = [side.name for side in (site.q, site.k) if side.operator is not None and side.operator.second is not None]
     if doubled and planned.specs and all(spec.second is None for spec in planned.specs):
         return [(" and ".join(doubled), Deviation("two angles in a pair", TWO_ANGLES))]
+    twice = [side.name for side in (site.q, site.k) if side.seen.missing == TURNED_BEFORE]
+    if twice and planned.specs:
+        return [(" and ".join(twice), Deviation("rotated twice", TURNED_BEFORE))]
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
         return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
