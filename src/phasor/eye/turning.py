@@ -293,7 +293,7 @@ def _of_direction(tape: Tape, source: int, between: Sequence[Operation], target:
     """Whether what is not linear gives the same for vectors of any length, as norms do, or is as long as they are."""
     x = tape.values[source].double()
     once, longer = (replay(tape, between, {source: x * times}, target) for times in (1.0, LONGER))
-    return any(
+    return not once.numel() or any(
         torch.allclose(longer, once * times, rtol=NEARLY, atol=NEARLY * float(once.abs().max()))
         for times in (1.0, LONGER)
     )

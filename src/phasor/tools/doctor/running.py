@@ -236,7 +236,7 @@ class Decoding(Running):
         from transformers.modeling_outputs import BaseModelOutput
 
         encoded: Any = BaseModelOutput(last_hidden_state=self.encoded.expand(len(tokens), -1, -1))
-        encoded.attention_mask = None  # which encoders of speech add
+        encoded.attention_mask = encoded.router_logits = None  # which encoders of speech add, and those with experts
         return super().run(tokens, positions, encoder_outputs=encoded, **more)
 
     def named(self, argument: str) -> str:
