@@ -120,7 +120,7 @@ DISENTANGLED = {**SIZES, "intermediate_size": 32, "relative_attention": True, "p
         ("DebertaV2", {**DISENTANGLED, "max_position_embeddings": 32}, 2, lambda d, tokens: 32 + d),
         ("Deberta", {**DISENTANGLED, "position_biased_input": False}, 2, lambda d, tokens: tokens + d),
         # arXiv:1906.08237: distances from all tokens down to minus all, of which each query takes its own by a shift
-        ("XLNet", {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 32}, 1, lambda d, tokens: tokens - d),
+        ("XLNet", {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 32}, 1, lambda d, tokens: -d),
     ],
 )
 def test_relative_rows_that_the_contents_are_multiplied_by(name, sizes, count, row):

@@ -240,7 +240,8 @@ def _rows(tape: Tape, number: int, shape: torch.Size, depth: int = 0) -> Iterato
 def _columns(tape: Tape, number: int) -> Iterator[Tensor]:
     """Which column of a product of queries with all relative positions each query takes for each key, by a shift.
 
-    As in Transformer-XL and XLNet. Each column's number goes the way of the product.
+    As in Transformer-XL and XLNet. Each column's number goes the way of the product. They are counted from that of the
+    query's own key, for how many there are, and where that one stands, follows from the length of the call.
     """
     shifts = list[Operation]()
     while (maker := tape.maker(number)) is not None and maker.name in SHIFTS:
@@ -252,4 +253,5 @@ def _columns(tape: Tape, number: int) -> Iterator[Tensor]:
     columns = torch.arange(product.shape[-1], dtype=torch.float64).expand(product.shape)
     rows = replay(tape, shifts, {number: columns}, shifts[0].outputs[0] or 0)
     if bool((rows != rows[..., :1, :]).any()):  # else it is said of the keys alone
-        yield rows
+        queries, keys = rows.shape[-2:]
+        yield rows - rows.diagonal(keys - queries, -2, -1).unsqueeze(-1) if keys >= queries else rows

@@ -290,9 +290,14 @@ class Eye:
 
 
 def _of_direction(tape: Tape, source: int, between: Sequence[Operation], target: int) -> bool:
-    """Whether what is not linear gives the same for vectors of any length, as norms do, or is as long as they are."""
+    """Whether what is not linear gives the same for vectors of any length, as norms do, or is as long as they are.
+
+    But for a constant that is added.
+    """
     x = tape.values[source].double()
-    once, longer = (replay(tape, between, {source: x * times}, target) for times in (1.0, LONGER))
+    added, once, longer = (replay(tape, between, {source: x * times}, target) for times in (0.0, 1.0, LONGER))
+    added = added.nan_to_num(0.0)  # a norm without an epsilon
+    once, longer = once - added, longer - added
     return not once.numel() or any(
         torch.allclose(longer, once * times, rtol=NEARLY, atol=NEARLY * float(once.abs().max()))
         for times in (1.0, LONGER)
