@@ -367,7 +367,13 @@ def _overlap(a: View, b: View) -> bool:
     first, last = zip(*(_ends(*view) for view in (a, b)), strict=True)
     if max(first) > min(last):
         return False
-    return bool(torch.isin(_cells(*a), _cells(*b)).any())
+    marks = torch.zeros(max(last) - min(first) + 1, dtype=torch.bool)
+    mine, theirs = (  # cells that an expanded axis repeats, once
+        marks.as_strided([n if step else 1 for n, step in zip(size, stride, strict=True)], stride, offset - min(first))
+        for size, stride, offset in (a, b)
+    )
+    mine.fill_(True)
+    return bool(theirs.any())
 
 
 def _ends(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[int, int]:
