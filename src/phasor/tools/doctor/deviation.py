@@ -135,7 +135,11 @@ def _of_one_pair(v: Values) -> str | None:
 
 def _twice(v: Values) -> str | None:
     """In all rows: in one of several it is by twice the position."""
-    return "they are turned twice" if "rows" not in v.parts and v.same(v.must * v.must) else None
+    return (
+        "they are turned twice, or by twice their positions"
+        if "rows" not in v.parts and v.same(v.must * v.must)
+        else None
+    )
 
 
 def _backwards(v: Values) -> str | None:
@@ -165,7 +169,7 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
-    ("rotated twice or positions doubled", _twice),
+    ("rotated twice", _twice),
     ("sign", _backwards),  # before positions: each token would be found at minus its own
     ("cos and sin exchanged", _swapped),
     ("positions", _moved),
