@@ -158,8 +158,11 @@ def _by_an_angle(v: Values) -> str | None:
 
 
 def _coarse(v: Values) -> str | None:
-    off = float(v.ratio.angle().abs().max())
-    if off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02 or float(v.ratio.angle().mean().abs()) > 0.3 * off:
+    """Up and down by little: not by one factor, and not to one side."""
+    apart, off = v.ratio - 1, float(v.ratio.angle().abs().max())
+    if off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
+        return None
+    if float(apart.mean().abs()) > 0.3 * float(apart.abs().max()):
         return None
     return f"their angles are off by up to {off:.2g}, up and down"
 
@@ -167,6 +170,7 @@ def _coarse(v: Values) -> str | None:
 # One row a fault: its cause, and what the values say where it is that one.
 NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
+    ("half precision", _coarse),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
     ("rotated twice", _twice),
@@ -176,7 +180,6 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("not rotated", _still),
     ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
-    ("half precision", _coarse),
     ("frequency of one pair", _of_one_pair),
 )
 # What a factor is called where it is not on all of them.
