@@ -169,10 +169,11 @@ class Eye:
 
     def _in_parts(self, target: int, tokens: int, depth: int) -> Seen | None:
         """What is seen of keys that were joined with those of earlier calls, part by part; None where none were."""
-        tape, maker = self.tape, self.tape.maker(target)
+        tape, maker, moved = self.tape, self.tape.maker(target), list[Operation]()
         while maker is not None and maker.name in MOVES and len(maker.inputs) == 1:
+            moved.append(maker)
             if (kept := self._window(maker, target, tokens, depth)) is not None:
-                return kept
+                return _with(kept, moved)
             target, maker = maker.inputs[0], tape.maker(maker.inputs[0])
         if maker is None or maker.name != "cat":
             return None
@@ -186,7 +187,7 @@ class Eye:
         whole = joined(operators) if len(operators) == len(parts) else None
         if whole is None:
             return next((one for one in seen if one.mixed), None)
-        return _turning(whole, max(one.norms for one in seen))
+        return _with(_turning(whole, max(one.norms for one in seen)), moved)
 
     def _window(self, maker: Operation, target: int, tokens: int, depth: int) -> Seen | None:
         """What is seen of the last tokens of joined keys: those that a window keeps."""
@@ -298,15 +299,19 @@ def _of_direction(tape: Tape, source: int, between: Sequence[Operation], target:
     added, once, longer = (replay(tape, between, {source: x * times}, target) for times in (0.0, 1.0, LONGER))
     added = added.nan_to_num(0.0)  # a norm without an epsilon
     once, longer = once - added, longer - added
-    return not once.numel() or any(
-        torch.allclose(longer, once * times, rtol=NEARLY, atol=NEARLY * float(once.abs().max()))
-        for times in (1.0, LONGER)
-    )
+    allowed = NEARLY * longer.abs().max() if longer.numel() else torch.zeros(())
+    return any(bool(((longer - once * times).abs() <= allowed).all()) for times in (1.0, LONGER))
 
 
 def _beyond(cut: Cut, tries: Sequence[Cut]) -> tuple[str, ...]:
     """What stands before a cut and behind the farthest one, which is the first."""
     return tuple(o.name for o in tries[0].operations[len(cut.operations) :])
+
+
+def _with(seen: Seen, moved: Sequence[Operation]) -> Seen:
+    """With the operations that only moved what was seen, or rounded it."""
+    assert seen.operator is not None
+    return replace(seen, operator=replace(seen.operator, operations=(*moved, *seen.operator.operations)))
 
 
 def _turning(found: Operator, depth: int) -> Seen:

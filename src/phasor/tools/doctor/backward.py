@@ -180,12 +180,20 @@ def _twice(operator: Operator, seed: Tensor, axis: int) -> Tensor | None:
     at, turn = axes.arranged(seed).clone(), torch.complex(operator.cos, operator.sin).transpose(1, 2)
     if at.shape[:2] != turn.shape[:2]:
         return None
-    first, second = ([pair[i] for pair in operator.pairs] for i in (0, 1))
-    both = torch.complex(at[..., first], at[..., second]) * (turn / turn.abs()).square()
-    at[..., first], at[..., second] = both.real, both.imag
+    (first, second), (x, y) = ([[pair[i] for pair in p] for i in (0, 1)] for p in (operator.pairs, _places(operator)))
+    for _ in range(2):  # as the forward does it, also where it writes a pair elsewhere than it reads it
+        both = torch.complex(at[..., x], at[..., y]) * turn / turn.abs()
+        at[..., first], at[..., second] = both.real, both.imag
     turned = torch.empty_like(seed).flatten()
     turned[axes.arranged(torch.arange(seed.numel()).reshape(seed.shape)).flatten()] = at.flatten()
     return turned.reshape(seed.shape)
+
+
+def _places(operator: Operator) -> list[list[int]]:
+    """From which of the channels that turn each pair comes."""
+    written, read = (sorted(c for pair in p for c in pair) for p in (operator.pairs, operator.inputs))
+    place = dict(zip(read, written, strict=True))
+    return [[place[c] for c in pair] for pair in operator.inputs]
 
 
 def _flat(tensors: Sequence[Tensor]) -> Tensor:

@@ -362,7 +362,7 @@ def without_fault(blank: Check, unseen: Sequence[tuple[str, str]]) -> Check:
 
 def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:
     """One check of ``what`` for each cause, whatever the ways that it shows in."""
-    state = bool(found) and all(_later(one, why) for one, why in found)
+    state = any(one.way.name == LATER for one, _ in found) and all(_later(one, why) for one, why in found)
     for cause in dict.fromkeys(why.cause for _, why in found):
         of_it = [(one, why) for one, why in found if why.cause == cause]
         one, why = of_it[0]

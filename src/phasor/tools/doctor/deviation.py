@@ -135,7 +135,11 @@ def _of_one_pair(v: Values) -> str | None:
 
 def _twice(v: Values) -> str | None:
     """In all rows: in one of several it is by twice the position."""
-    return "they are turned twice" if "rows" not in v.parts and v.same(v.must * v.must) else None
+    return (
+        "they are turned twice, or by twice their positions"
+        if "rows" not in v.parts and v.same(v.must * v.must)
+        else None
+    )
 
 
 def _backwards(v: Values) -> str | None:
@@ -154,8 +158,11 @@ def _by_an_angle(v: Values) -> str | None:
 
 
 def _coarse(v: Values) -> str | None:
-    off = float(v.ratio.angle().abs().max())
-    if off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02 or float(v.ratio.angle().mean().abs()) > 0.3 * off:
+    """Up and down by little: not by one factor, and not to one side."""
+    apart, off = v.ratio - 1, float(v.ratio.angle().abs().max())
+    if off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
+        return None
+    if float(apart.mean().abs()) > 0.3 * float(apart.abs().max()):
         return None
     return f"their angles are off by up to {off:.2g}, up and down"
 
@@ -163,16 +170,16 @@ def _coarse(v: Values) -> str | None:
 # One row a fault: its cause, and what the values say where it is that one.
 NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
+    ("half precision", _coarse),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
-    ("rotated twice or positions doubled", _twice),
+    ("rotated twice", _twice),
     ("sign", _backwards),  # before positions: each token would be found at minus its own
     ("cos and sin exchanged", _swapped),
     ("positions", _moved),
     ("not rotated", _still),
     ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
-    ("half precision", _coarse),
     ("frequency of one pair", _of_one_pair),
 )
 # What a factor is called where it is not on all of them.
