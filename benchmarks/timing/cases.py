@@ -42,21 +42,24 @@ class Law(Case):
         return Goal("at most", 1.4 if batch > 1 and dtype == "bfloat16" else 1.5)
 
 
-LAW: tuple[Law, ...] = tuple(
-    Law(name, f"{about}: q {[b, h, *rest]}, k {[b, kv, *rest]}", (b, h, kv, *rest), **more)
-    for name, about, (b, h, kv, *rest), more in (
-        ("one token", "one decoded token, in units of a clone of both", TOKEN, {"unit": CLONE}),
-        ("64 tokens", "a short prompt", (1, 32, 8, 64, 128), {}),
-        ("1024 tokens", "a longer one", (1, 32, 8, 1024, 128), {}),
-        ("64 x 1", "a batch of decoded tokens, each at a position of its own", (64, 32, 8, 1, 128), {}),
-        ("4 x 64", "a batch of prompts, each at positions of its own", (4, 32, 8, 64, 128), {}),
-        ("width 64", "narrow heads", (1, 32, 8, 256, 64), {}),
-        ("width 80", "ragged ones", (1, 32, 8, 256, 80), {}),
-        ("width 96", "ragged ones", (1, 32, 8, 256, 96), {}),
-        ("64 of 80", "ragged ones of which 16 channels pass", (1, 32, 8, 256, 80), {"spec": {"rotary_dim": 64}}),
-        ("32 of 80", "ragged ones of which 48 channels pass", (1, 32, 8, 256, 80), {"spec": {"rotary_dim": 32}}),
-    )
-)  # fmt: skip
+def law(name: str, about: str, *shape: int, **more: Any) -> Law:
+    batch, q_heads, k_heads, tokens, width = shape
+    q, k = ([batch, heads, tokens, width] for heads in (q_heads, k_heads))
+    return Law(name, f"{about}, q {q} and k {k}", (batch, q_heads, k_heads, tokens, width), **more)
+
+
+LAW: tuple[Law, ...] = (
+    law("one token", "one decoded token, in units of a clone of both", 1, 32, 8, 1, 128, unit=CLONE),
+    law("64 tokens", "a short prompt", 1, 32, 8, 64, 128),
+    law("1024 tokens", "a longer one", 1, 32, 8, 1024, 128),
+    law("64 x 1", "a batch of decoded tokens, each at a position of its own", 64, 32, 8, 1, 128),
+    law("4 x 64", "a batch of prompts, each at positions of its own", 4, 32, 8, 64, 128),
+    law("width 64", "narrow heads", 1, 32, 8, 256, 64),
+    law("width 80", "ragged heads", 1, 32, 8, 256, 80),
+    law("width 96", "ragged heads", 1, 32, 8, 256, 96),
+    law("64 of 80", "ragged heads of which 16 channels pass", 1, 32, 8, 256, 80, spec={"rotary_dim": 64}),
+    law("32 of 80", "ragged heads of which 48 channels pass", 1, 32, 8, 256, 80, spec={"rotary_dim": 32}),
+)
 
 
 def at_most(*bounds: float) -> Mapping[str, Goal]:

@@ -17,7 +17,11 @@ from phasor import RotarySpec, Rotation
 from .result import Goal, Ratio
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-LAYOUTS = {"halves": {}, "interleaved": {"interleaved": True}, "permuted": {"interleaved": True, "permuted": True}}
+LAYOUTS: dict[str, Any] = {
+    "halves": {},
+    "interleaved": {"interleaved": True},
+    "permuted": {"interleaved": True, "permuted": True},
+}
 COPY, CLONE = "copy_", "clone"
 
 Calls: TypeAlias = Mapping[str, Callable[[], Any]]
@@ -38,8 +42,8 @@ def race(
 
     ``warm_up`` rounds go before, uncounted: an allocator needs some of the same calls until it reuses their memory.
     What a call returns is freed before the next one, which may have its memory, the last after the clock has stopped:
-    of a call that is timed alone, freeing is not part. ``clock`` gives instants whose difference is seconds; ``before`` goes ahead of
-    each run, uncounted.
+    of a call that is timed alone, freeing is not part. ``clock`` gives instants whose difference is seconds;
+    ``before`` goes ahead of each run, uncounted.
 
     >>> ticks = iter(range(100))
     >>> race({"a": lambda: None}, rounds=3, warm_up=0, clock=lambda: next(ticks))
@@ -76,9 +80,10 @@ def compared(times: Times, measured: str, unit: str, goal: Goal | None, moved: f
     """The median of the ratios of every round, and their quartiles; ``moved``: how many times the bytes of the unit
     what is measured reads and writes."""
     ratios = [a / (b * moved) for a, b in zip(times[measured], times[unit], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    low, middle, high = (round(ratio, 4) for ratio in quartiles)
     of, by = (1e6 * statistics.median(times[name]) for name in (measured, unit))
-    return Ratio(measured, unit, of, by * moved, middle, (low, high), "quartiles", goal)
+    return Ratio(measured, unit, round(of, 3), round(by * moved, 3), middle, (low, high), "quartiles", goal)
 
 
 @dataclass(frozen=True)

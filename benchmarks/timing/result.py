@@ -144,4 +144,4 @@ def line(row: Timing) -> str:
     spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
     cell = f"{row.case:<20}{row.measured:<21}{row.dtype:<10}{row.layout:<13}{row.us:>7.1f} us"
     limit = f"{'limit' if row.unit == 'copy_' else row.unit} {row.unit_us:.1f} us"
-    return f"{cell}  {row.ratio:>6.2f}  {spread:<12}  {str(row.goal or ''):<12}  {limit}"
+    return f"{cell}  {row.ratio:>6.2f}  {spread:<12}  {row.goal or ''!s:<12}  {limit}"

@@ -88,7 +88,7 @@ def run(
         say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s; beside {about['peers']}")
     found: list[Timing] = []
     skipped: dict[str, str] = {}
-    for timings, reasons in _on_device(clock, plan, options) if clock else _on_cpu(plan, memory, threads, options):
+    for timings, reasons in _all(plan, {**options, "threads": threads, "memory": memory, "clock": clock}):
         for name, reason in reasons.items():
             say(f"{name:<20}not run: {reason}")
         skipped |= reasons
@@ -110,34 +110,43 @@ def named(names: Sequence[str], cases: tuple[Case, ...] = CASES) -> tuple[Case, 
     for name in names:
         if name not in known:
             raise ValueError(f"--cases must be names out of {', '.join(known)}, with commas between, got {name!r}")
-    return tuple(case for case in cases if case.name in (names or [law.name for law in LAW] if cases is CASES else known))
+    chosen = names or [case.name for case in (LAW if cases is CASES else cases)]
+    return tuple(case for case in cases if case.name in chosen)
 
 
-def _on_cpu(plan: Sequence[Case], memory: str, threads: int, options: dict[str, Any]) -> Iterator[Found]:
+def _all(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Found]:
     for case in plan:
         if reason := case.obstacle():
             yield [], {case.name: reason}
             continue
         for dtype in case.dtypes:
             for layout in case.layouts:
-                yield measure(case, dtype, layout, memory, threads, **options), {}
+                yield measure(case, dtype, layout, **options)
 
 
 def measure(
-    case: Case, dtype: str, layout: str, memory: str = "", threads: int = 1, *, rounds: int, kernel: str = "auto",
-    quick: bool = False,
-) -> list[Timing]:  # fmt: skip
-    """The rows of a case on a CPU. The clock is the CPU time of this thread, or on several threads that of the wall."""
-    work = Work(case, DTYPES[dtype], layout, kernel, quick)
+    case: Case, dtype: str, layout: str, *, rounds: int, kernel: str = "auto", quick: bool = False, threads: int = 1,
+    memory: str = "", clock: Any = None,
+) -> Found:  # fmt: skip
+    """The rows of a case, on a GPU by its clock. That of a CPU is the CPU time of this thread, or on several threads
+    the time on the wall."""
+    work = Work(case, DTYPES[dtype], layout, kernel, quick, clock.device if clock else "cpu")
     torch.set_num_threads(threads)
-    clock = time.thread_time if threads == 1 else time.perf_counter
+    by: dict[str, Any] = {"clock": time.thread_time if threads == 1 else time.perf_counter, "warm_up": 3}
+    if clock:
+        by = {"clock": clock.now, "before": clock.before}
     with torch.set_grad_enabled(case.gradient):
-        raced = calls(work)
-        warm_up = 1 if quick else 3
-        once = min(min(spent) for spent in race(raced, rounds=2, warm_up=warm_up, clock=clock).values())
-        repeat = 1 if quick else max(1, round(A_RUN / max(once, 1e-7)))
-        times = race(raced, rounds=rounds, repeat=repeat, warm_up=warm_up, clock=clock)
-    return _rows(case, dtype, layout, memory or "as found", threads, ratios(case, dtype, layout, times))
+        raced, failures = gpu.calls(work, clock) if clock else (calls(work), {})
+        repeat = 1 if quick else case.repeat
+        if not (quick or clock):
+            once = min(min(spent) for spent in race(raced, rounds=2, **by).values())
+            repeat = max(1, round(A_RUN / max(once, 1e-7)))
+        times = race(raced, rounds=rounds, repeat=repeat, **by)
+    where = case.name, dtype, layout, "device" if clock else memory or "as found", threads
+    found = gpu.ratios(case, dtype, times) if clock else ratios(case, dtype, layout, times)
+    return [Timing(*where, **vars(one)) for one in found], {
+        f"{name} in {case.name}, {dtype}, {layout}": why for name, why in failures.items()
+    }
 
 
 def ratios(case: Case, dtype: str, layout: str, times: Times) -> list[Ratio]:
@@ -145,23 +154,6 @@ def ratios(case: Case, dtype: str, layout: str, times: Times) -> list[Ratio]:
         return [compared(times, case.measured, case.unit, case.goals.get(dtype))]
     ways = [name for name in times if name != case.unit]
     return [compared(times, way, case.unit, case.goal(way, dtype, layout), case.moved(way)) for way in ways]
-
-
-def _rows(case: Case, dtype: str, layout: str, memory: str, threads: int, found: Sequence[Ratio]) -> list[Timing]:
-    return [Timing(case.name, dtype, layout, memory, threads, **vars(one)) for one in found]
-
-
-def _on_device(clock: Any, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Found]:
-    quick = options["quick"]
-    for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
-        work = Work(case, DTYPES[dtype], layout, options["kernel"], quick, clock.device)
-        with torch.set_grad_enabled(case.gradient):
-            found, failures = gpu.calls(work, clock)
-            repeat, rounds = 1 if quick else case.repeat, options["rounds"]
-            times = race(found, rounds=rounds, repeat=repeat, clock=clock.now, before=clock.before)
-        where = f"{case.name}, {dtype}, {layout}"
-        reasons = {f"{n} in {where}": why for n, why in failures.items()}
-        yield _rows(case, dtype, layout, "device", 1, gpu.ratios(case, dtype, times)), reasons
 
 
 def _machine() -> dict[str, Any]:

@@ -73,10 +73,11 @@ def _cached(work: Work) -> Call:
     """Into pages of 16 tokens, one after the other; q to a tensor that exists."""
     batch, q_heads, k_heads, tokens, width = work.shape
     q, k, v = work.heads(q_heads, k_heads, k_heads)
-    pages = [torch.zeros(-(-batch * tokens // 16), 16, k_heads, width, dtype=work.dtype) for _ in "kv"]
+    keys, values = (torch.zeros(-(-batch * tokens // 16), 16, k_heads, width, dtype=work.dtype) for _ in "kv")
     slots = torch.arange(batch * tokens).view(batch, tokens)
     rest: Any = {"kernel": work.kernel, "out": torch.empty_like(q)}
-    return lambda: (apply_rotary_to_cache(q, k, v, work.rotation, *pages, slots, **rest), *pages)
+    call = partial(apply_rotary_to_cache, q, k, v, work.rotation, keys, values, slots, **rest)
+    return lambda: (call(), keys, values)
 
 
 def _backward_of(make: Callable[[Work], Call]) -> Callable[[Work], Call]:
