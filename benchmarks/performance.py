@@ -96,7 +96,7 @@ def _run(run: Record, cases: Sequence[Case]) -> str:
         f"## {run.cpu if run.device is None else run.device['name'] + ', beside ' + run.cpu}, {run.cores} cores\n\n"
         f"{run.date}: torch {run.torch}, Python {run.python}, {run.rounds} rounds, kernel `{run.kernel}`.{about} "
         f"{sum(judged)} of {len(judged)} goals met.\n\n"
-    ) + _numbers(run, cases)
+    ) + _numbers(run, cases, named=True)
     for name, what in (run.bits or {}).items():
         counts = ", ".join(f"{n:,} {of}" for of, n in what["seen"].items())
         text += f"\n`{name}` there: {counts}.{' What failed: [gpu.md](gpu.md).' if what['wrong'] else ''}\n"
@@ -106,15 +106,15 @@ def _run(run: Record, cases: Sequence[Case]) -> str:
     return text
 
 
-def _numbers(run: Record, cases: Sequence[Case]) -> str:
-    """A line for each case, and on a GPU for each library; of the law of calls the worst call, with its name."""
+def _numbers(run: Record, cases: Sequence[Case], named: bool) -> str:
+    """A line for each case, and on a GPU for each library; of the law of calls the worst call, with its name or not."""
     text = "| case | float32 | bfloat16 | float16 |\n|---|---|---|---|\n"
     for case in cases:
         rows = [row for row in run.rows if row.case == case.name]
         law = isinstance(case, Law)
         for measured in dict.fromkeys("" if law else row.measured for row in rows):
             of = [row for row in rows if law or row.measured == measured]
-            cells = [_worst([row for row in of if row.dtype == dtype], law) for dtype in DTYPES]
+            cells = [_worst([row for row in of if row.dtype == dtype], law and named) for dtype in DTYPES]
             name = f"`{case.name}`" + (f": {measured}" if measured not in ("", case.measured) else "")
             text += f"| {name} | {' | '.join(cells)} |\n"
     return text
@@ -128,7 +128,7 @@ def figures(runs: Sequence[Record]) -> str:
     run = on_cpu[0]
     return (
         f"{run.cpu}, {run.cores} cores, torch {run.torch}, phasor {run.phasor}; for each case the worst call:\n\n"
-        + _numbers(run, CASES)
+        + _numbers(run, CASES, named=False)
     )
 
 
