@@ -43,16 +43,8 @@ from timing.result import line  # noqa: E402
 from phasor.support.plain_text import say  # noqa: E402
 from phasor.support.whole_files import check_file_target  # noqa: E402
 
-KINDS = (
-    "tables",
-    "phases",
-    "packed",
-    "norm",
-    "cache",
-    "latent",
-    "move",
-    "",
-)  # of good calls; the last: of all, bad too
+# Of good calls; the last: of all, bad too.
+KINDS = ("tables", "phases", "packed", "norm", "cache", "latent", "move", "")
 NO_TIME = "no time was left; run it again"
 LEAST = 15  # seconds that are left for a part that is begun
 SHOWN = 5  # differences that are kept of each kind

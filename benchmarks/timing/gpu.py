@@ -233,7 +233,7 @@ def ratios(case: Case, dtype: str, times: Times) -> list[Ratio]:
     return found + [compared(times, name, "phasor", goal) for name in times if name not in ("phasor", COPY)]
 
 
-_HALVES: Any = partial(Case, unit=COPY, dtypes=("bfloat16",), layouts=("halves",), ratios=ratios)
+_HALVES: Any = partial(Case, unit=COPY, dtypes=("bfloat16",), layouts=("halves",))
 CASES: tuple[Case, ...] = (
     *(
         _HALVES(
@@ -245,7 +245,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "prefill-8192", "`rotate` from positions to new outputs, q [1, 32, 8192, 128] and k [1, 8, 8192, 128]",
         (1, 32, 8, 8192, 128), "rotate", COPY, {"bfloat16": SHARE, "float32": SHARE}, dtypes=("float32", "bfloat16"),
-        repeat=10, ratios=ratios,
+        repeat=10,
     ),
     _HALVES(
         "training-8192", "forward and backward of the same, in units of two copies",

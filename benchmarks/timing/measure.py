@@ -14,10 +14,15 @@ from torch import Tensor
 
 from phasor import RotarySpec, Rotation
 
-from .result import Goal, Ratio, Timing
+from .result import Goal, Ratio
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-COPY = "copy_"
+LAYOUTS: dict[str, Any] = {
+    "halves": {},
+    "interleaved": {"interleaved": True},
+    "permuted": {"interleaved": True, "permuted": True},
+}
+COPY, CLONE = "copy_", "clone"
 
 Calls: TypeAlias = Mapping[str, Callable[[], Any]]
 Times: TypeAlias = dict[str, list[float]]  # of each call by name: seconds, one entry per round
@@ -36,9 +41,9 @@ def race(
     what slows one round slows all of it.
 
     ``warm_up`` rounds go before, uncounted: an allocator needs some of the same calls until it reuses their memory.
-    What a call returns is freed when the next one returns, the last after the clock has stopped: of a call that is
-    timed alone, freeing is not part. ``clock`` gives instants whose difference is seconds; ``before`` goes ahead of
-    each run, uncounted.
+    What a call returns is freed before the next one, which may have its memory, the last after the clock has stopped:
+    of a call that is timed alone, freeing is not part. ``clock`` gives instants whose difference is seconds;
+    ``before`` goes ahead of each run, uncounted.
 
     >>> ticks = iter(range(100))
     >>> race({"a": lambda: None}, rounds=3, warm_up=0, clock=lambda: next(ticks))
@@ -52,6 +57,7 @@ def race(
             before()
             start = clock()
             for _ in range(repeat):
+                kept = None
                 kept = call()
             spent = clock() - start
             del kept
@@ -70,16 +76,14 @@ def ratio(times: Times, measured: str, unit: str) -> float:
     return statistics.median(a / b for a, b in zip(times[measured], times[unit], strict=True))
 
 
-def compared(times: Times, measured: str, unit: str, goal: Goal | None) -> Ratio:
-    """The median of the ratios of every round, and their quartiles."""
-    ratios = [a / b for a, b in zip(times[measured], times[unit], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    median = medians(times)
-    return Ratio(measured, unit, median[measured] * 1e6, median[unit] * 1e6, middle, (low, high), "quartiles", goal)
-
-
-def one_ratio(case: "Case", dtype: str, times: Times) -> list[Ratio]:
-    return [compared(times, case.measured, case.unit, case.goals.get(dtype))]
+def compared(times: Times, measured: str, unit: str, goal: Goal | None, moved: float = 1.0) -> Ratio:
+    """The median of the ratios of every round, and their quartiles; ``moved``: how many times the bytes of the unit
+    what is measured reads and writes."""
+    ratios = [a / (b * moved) for a, b in zip(times[measured], times[unit], strict=True)]
+    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    low, middle, high = (round(ratio, 4) for ratio in quartiles)
+    of, by = (1e6 * statistics.median(times[name]) for name in (measured, unit))
+    return Ratio(measured, unit, round(of, 3), round(by * moved, 3), middle, (low, high), "quartiles", goal)
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,7 @@ class Case:
     """A row of the table of cases: what is timed, in units of what, and what the ratio should be.
 
     ``shape`` is ``(batch, heads of q, heads of k, tokens, channels)``; ``call`` names what phasor does with it, and
-    ``spec`` says what its spec has beside a base. ``goals`` are by dtype; a case of several ratios has them from
-    ``ratios``. A ``large`` case is measured in fresh and in reused memory. ``obstacle`` says why it cannot run here.
+    ``spec`` says what its spec has beside a base. ``goals`` are by dtype. ``obstacle`` says why it cannot run here.
     """
 
     name: str
@@ -101,12 +104,9 @@ class Case:
     spec: Mapping[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(DTYPES)
     layouts: tuple[str, ...] = ("halves", "interleaved")
-    large: bool = False
     gradient: bool = False
-    threads: int = 1  # at least
     repeat: int = 1
     obstacle: Callable[[], str] = field(default=lambda: "")
-    ratios: Callable[["Case", str, Times], list[Ratio]] = one_ratio
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,8 @@ class Work:
 
     case: Case
     dtype: torch.dtype
-    interleaved: bool = False
+    layout: str = "halves"
     kernel: str = "auto"
-    threads: int = 1
     quick: bool = False
     device: str = "cpu"
 
@@ -126,49 +125,41 @@ class Work:
         batch, q_heads, k_heads, tokens, width = self.case.shape
         return (min(batch, 4), q_heads, k_heads, min(tokens, 16), width) if self.quick else self.case.shape
 
+    @property
+    def interleaved(self) -> bool:
+        return self.layout != "halves"
+
     @cached_property
     def spec(self) -> RotarySpec:
-        spec = RotarySpec(head_dim=self.shape[-1], base=500_000.0, interleaved=self.interleaved)
+        spec = RotarySpec(head_dim=self.shape[-1], base=500_000.0, **LAYOUTS[self.layout])
         return spec.replace(**self.case.spec)
 
     @cached_property
     def positions(self) -> Tensor:
-        """Decoded tokens have each a position of its own; prompts begin at 0; with two axes it is a square image."""
+        """Sequences of a batch stand each at positions of its own; with two axes it is a square image."""
         batch, _, _, tokens, _ = self.shape
-        if tokens == 1:
-            first = 4097 + 61 * torch.arange(batch)
-            return (first if batch == 1 else first[:, None]).to(self.device)
         at = torch.arange(tokens, device=self.device)
         side = round(tokens**0.5)
-        return torch.stack((at // side, at % side)) if "axes" in self.case.spec else at
+        if "axes" in self.case.spec:
+            return torch.stack((at // side, at % side))
+        first = 4097 + 61 * torch.arange(batch, device=self.device)
+        return first[:, None] + at if batch > 1 else first + at
 
     @cached_property
     def rotation(self) -> Rotation:
         return Rotation.at(self.spec, self.positions, dtype=self.dtype)
 
+    def heads(self, *numbers: int) -> list[Tensor]:
+        """Tensors ``[batch, heads, tokens, channels]``, the same in every process."""
+        batch, _, _, tokens, width = self.shape
+        source = torch.Generator().manual_seed(0)
+        made = [torch.randn(batch, n, tokens, width, generator=source) for n in numbers]
+        return [x.to(self.device, self.dtype).requires_grad_(self.case.gradient) for x in made]
+
     @cached_property
     def pair(self) -> tuple[Tensor, Tensor]:
-        """q and k ``[batch, heads, tokens, channels]``, the same in every process."""
-        batch, q_heads, k_heads, tokens, width = self.shape
-        source = torch.Generator().manual_seed(0)
-        q, k = (torch.randn(batch, heads, tokens, width, generator=source) for heads in (q_heads, k_heads))
-        q, k = q.to(self.device, self.dtype), k.to(self.device, self.dtype)
-        return q.requires_grad_(self.case.gradient), k.requires_grad_(self.case.gradient)
-
-
-def limit(case: Case, dtype: str, clock: Callable[[], float]) -> float:
-    """Microseconds in which the bytes of q and k are read and written, by a copy into memory that exists; with
-    their gradients, twice. In place it may take less, as half the memory is touched.
-    """
-    batch, q_heads, k_heads, tokens, width = case.shape
-    x = torch.ones(batch * (q_heads + k_heads) * tokens * width, dtype=DTYPES[dtype])
-    y = x.clone()
-    copies = race({"copy": lambda: y.copy_(x)}, rounds=5, repeat=case.repeat, clock=clock)["copy"]
-    return statistics.median(copies) * 1e6 * (2 if case.gradient else 1)
-
-
-def rows(case: Case, dtype: str, layout: str, memory: str, threads: int, times: Times) -> list[Timing]:
-    return [Timing(case.name, dtype, layout, memory, threads, **vars(one)) for one in case.ratios(case, dtype, times)]
+        q, k = self.heads(*self.shape[1:3])
+        return q, k
 
 
 def missing(*modules: str) -> str:

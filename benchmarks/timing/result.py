@@ -1,7 +1,7 @@
 """What was measured: a row per number, a record per run, both as JSON, and rows as lines for a terminal."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from phasor.support.checks import keys_once, one_of
 from phasor.support.whole_files import write_whole
 
-HEAD = f"{'case':<20}{'dtype':<10}{'layout':<13}{'memory':<10}{'measured':>10}  {'unit':<30}{'ratio':>7}  spread"
+HEAD = f"{'case':<20}{'measured':<21}{'dtype':<10}{'layout':<13}{'time':>10}  {'ratio':>6}  {'quartiles':<12}  goal"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,11 @@ class Goal:
         one_of("rule of a goal", self.rule, ("at most", "at least"))
 
     def met(self, ratio: float) -> bool:
-        return ratio >= self.bound if self.rule == "at least" else ratio <= self.bound
+        return self.beyond(ratio) <= 1
+
+    def beyond(self, ratio: float) -> float:
+        """How many times as slow as the goal."""
+        return ratio / self.bound if self.rule == "at most" else self.bound / ratio
 
     def __str__(self) -> str:
         return f"{self.rule} {self.bound:g}"
@@ -70,6 +74,11 @@ class Timing(Ratio, Cell):
     def met(self) -> bool | None:
         """Whether the goal is met; None where there is none."""
         return None if self.goal is None else self.goal.met(self.ratio)
+
+    @property
+    def beyond(self) -> float:
+        """How many times as slow as its goal; 0 without one."""
+        return 0.0 if self.goal is None else self.goal.beyond(self.ratio)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Timing":
@@ -125,27 +134,14 @@ def read(path: Path) -> Record:
         raise ValueError(f"{path} must be what benchmarks/bench.py --json writes, and is not: {error}") from error
 
 
-def worst_first(rows: Sequence[Timing], limits: Mapping[tuple[str, str], float]) -> list[str]:
-    """Lines of the rows that have a goal, those farthest beyond it first, and beside each the limit in microseconds of
-    its case and dtype, where it has one.
-
-    >>> row = Timing("given", "float32", "halves", "reused", 1, "phasor", "copy_", 9.0, 10.0, 0.9, None, "", None)
-    >>> worst_first([row], {})
-    []
-    """
-
-    def beyond(row: Timing) -> float:
-        assert row.goal is not None
-        return row.ratio / row.goal.bound if row.goal.rule == "at most" else row.goal.bound / row.ratio
-
-    judged = sorted((row for row in rows if row.goal is not None), key=beyond, reverse=True)
-    limit = {row: limits.get((row.case, row.dtype)) for row in judged}
-    return [line(row) + (f", limit {limit[row]:.1f} us" if limit[row] else "") for row in judged]
+def worst_first(rows: Sequence[Timing]) -> list[Timing]:
+    """Those that have a goal, the one farthest beyond it first."""
+    return sorted((row for row in rows if row.goal is not None), key=lambda row: -row.beyond)
 
 
 def line(row: Timing) -> str:
-    """One row, with what its ratio should be."""
+    """One row, with what its ratio should be. The limit is the time of as many bytes at the rate of its unit."""
     spread = f"{row.spread[0]:.2f}..{row.spread[1]:.2f}" if row.spread else ""
-    cell = f"{row.case:<20}{row.dtype:<10}{row.layout:<13}{row.memory:<10}"
-    text = f"{cell}{row.us:>7.1f} us  {f'{row.unit} {row.unit_us:.1f} us':<30}{row.ratio:>7.2f}  {spread:<13}"
-    return f"{text}  {row.goal}" if row.goal else text.rstrip()
+    cell = f"{row.case:<20}{row.measured:<21}{row.dtype:<10}{row.layout:<13}{row.us:>7.1f} us"
+    limit = f"{'limit' if row.unit == 'copy_' else row.unit} {row.unit_us:.1f} us"
+    return f"{cell}  {row.ratio:>6.2f}  {spread:<12}  {row.goal or ''!s:<12}  {limit}"

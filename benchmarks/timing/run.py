@@ -1,14 +1,11 @@
-"""A whole run: on a CPU one child process for each kind of memory, because an allocator reads its variables at the
-start; on a GPU in this process, whose allocator keeps memory by itself."""
+"""A whole run: all cases in one process, on a CPU or on a GPU, by a clock of its own."""
 
-import multiprocessing
+import ctypes
 import os
 import platform
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,22 +15,20 @@ import torch
 
 from phasor.kernels import available
 from phasor.rotary.kernels import check_name
-from phasor.support.checks import whole
+from phasor.support.checks import one_of, whole
 
 from . import gpu
-from .cases import CASES
-from .measure import DTYPES, Case, Work, limit, race, rows
+from .cases import CASES, LAW, Law
+from .measure import DTYPES, Case, Ratio, Times, Work, compared, race
 from .result import HEAD, Record, Timing, line, worst_first
 from .ways import calls
 
-# By glibc's allocator: blocks over the first threshold are mapped anew each time, and the kernel of the system clears
-# their pages; blocks under it are taken from what was freed before.
-GLIBC = {
-    "fresh": {"MALLOC_MMAP_THRESHOLD_": "1000000"},
-    "reused": {"MALLOC_MMAP_THRESHOLD_": "8000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000"},
-}
-AS_FOUND = "as found"  # whatever the allocator does by itself
+# The bytes from which glibc's allocator maps a block anew, whose pages the system then clears; smaller ones are taken
+# from what was freed before.
+MAPPED = {"reused": 2**30, "fresh": 10**6}
 QUICK = "--quick: tiny sizes and two rounds, which show that it runs; these times and ratios say nothing about speed"
+A_RUN = 0.5e-3  # seconds, at least, of the calls of one kind in one round
+MOST_SHOWN = 40
 
 Found: TypeAlias = tuple[list[Timing], dict[str, str]]  # rows, and why something has none
 
@@ -41,6 +36,16 @@ Found: TypeAlias = tuple[list[Timing], dict[str, str]]  # rows, and why somethin
 def cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep(memory: str) -> None:
+    """How freed memory is kept from now on; ``ValueError`` where the allocator is another one than glibc's."""
+    one_of("--memory", memory, tuple(MAPPED))
+    if platform.libc_ver()[0] != "glibc":
+        raise ValueError("--memory needs glibc's allocator, which this system has not; leave it out")
+    tell, (threshold, trim) = ctypes.CDLL(None).mallopt, (-3, -1)  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    tell(threshold, MAPPED[memory])
+    tell(trim, 2**30)
 
 
 def run(
@@ -51,13 +56,15 @@ def run(
     kernel: str = "auto",
     quick: bool = False,
     device: str = "cpu",
+    memory: str = "",
     command: str = "",
     say: Callable[[str], None] = lambda line: None,
     clock: Any = None,
 ) -> Record:
-    """Measure cases by name (all, if none is named). ``say`` hears rows as they come. ``clock``: that of a GPU.
+    """Measure cases by name; if none is named the law of calls, on a GPU all. ``say`` hears how far it is, and in the
+    end the rows, the worst first. ``clock``: that of a GPU.
 
-    Raises ``ValueError`` for an unknown case, kernel or device, and for more threads than cores.
+    Raises ``ValueError`` for an unknown case, kernel, memory or device, and for more threads than cores.
     """
     if device != "cpu":
         if not re.fullmatch(r"cuda(:\d+)?", device):
@@ -71,114 +78,82 @@ def run(
     if threads > cores():
         raise ValueError(f"--threads must be at most the number of cores, {cores()} here, got {threads}")
     check_name(kernel)
+    if memory:
+        keep(memory)
     rounds = min(rounds, 2) if quick else rounds
     options: dict[str, Any] = {"rounds": rounds, "kernel": kernel, "quick": quick}
     about = None
     if clock:
         about = {**clock.about(), "copy_tb_per_s": gpu.copy_rate(clock, quick), "peers": gpu.versions()}
         say(f"{about['name']}: a copy reads and writes {about['copy_tb_per_s']:.2f} TB/s; beside {about['peers']}")
-    say(QUICK if quick else HEAD)
     found: list[Timing] = []
     skipped: dict[str, str] = {}
-    for timings, reasons in _on_device(clock, plan, options) if clock else _on_cpu(plan, threads, options):
+    for timings, reasons in _all(plan, {**options, "threads": threads, "memory": memory, "clock": clock}):
         for name, reason in reasons.items():
-            if name not in skipped:  # else it is skipped in the other kind of memory as well
-                say(f"{name:<20}not run: {reason}")
+            say(f"{name:<20}not run: {reason}")
         skipped |= reasons
         found += timings
-        for row in timings:
-            say(line(row))
-    if not clock:
-        rotating = [case for case in plan if case.measured == "phasor" and case.threads == 1 and not quick]
-        limits = {(case.name, d): limit(case, d, time.thread_time) for case in rotating for d in case.dtypes}
-        say("\nFarthest beyond its goal first, and the limit: a copy of as many bytes into memory that exists")
-        for text in worst_first(found, limits):
-            say(text)
-    order = [case.name for case in plan]
-    found.sort(key=lambda row: order.index(row.case))
+    worst = worst_first(found)
+    late = sum(row.met is False for row in worst)
+    say(QUICK if quick else f"{late} of {len(worst)} beyond their goals; those farthest beyond or next to it:\n{HEAD}")
+    for row in worst[:MOST_SHOWN]:
+        say(line(row))
     return Record(
         command=command, threads=threads, rows=tuple(found), skipped=skipped, device=about, **options, **_machine()
     )
 
 
 def named(names: Sequence[str], cases: tuple[Case, ...] = CASES) -> tuple[Case, ...]:
-    """The cases of these names, in the order of the table; all for none. ``ValueError`` for a name of no case."""
+    """The cases of these names, in the order of the table; for none the law, or where there is no law, all.
+    ``ValueError`` for a name of no case."""
     known = [case.name for case in cases]
     for name in names:
         if name not in known:
             raise ValueError(f"--cases must be names out of {', '.join(known)}, with commas between, got {name!r}")
-    return tuple(case for case in cases if not names or case.name in names)
+    chosen = names or [case.name for case in (LAW if cases is CASES else cases)]
+    return tuple(case for case in cases if case.name in chosen)
 
 
-def memories(case: Case, quick: bool) -> tuple[str, ...]:
-    """In which memory a case is measured: where sizes are large, fresh and reused pages are two different things."""
-    return tuple(GLIBC) if case.large and not quick and platform.libc_ver()[0] == "glibc" else (AS_FOUND,)
-
-
-def _on_cpu(plan: Sequence[Case], threads: int, options: dict[str, Any]) -> Iterator[Found]:
-    for memory in (*GLIBC, AS_FOUND):
-        cases = [case for case in plan if memory in memories(case, options["quick"])]
-        with started(memory) as child:
-            for case in cases:
-                if case.threads > cores():
-                    yield [], {case.name: f"it needs {case.threads} cores, and there is {cores()} here"}
-                elif reason := case.obstacle():
-                    yield [], {case.name: reason}
-                else:
-                    for dtype in case.dtypes:
-                        for layout in case.layouts:
-                            arguments = (case.name, dtype, layout, memory, max(threads, case.threads))
-                            yield child.submit(measure, *arguments, **options).result(), {}
-
-
-@contextmanager
-def started(memory: str) -> Iterator[ProcessPoolExecutor]:
-    """A process of its own, whose allocator keeps memory in that way; it starts with the first call."""
-    before = dict(os.environ)
-    for name in [name for name in before if name.startswith("MALLOC_")]:
-        del os.environ[name]
-    os.environ.update(GLIBC.get(memory, {}))
-    try:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as child:
-            yield child
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def _all(plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Found]:
+    for case in plan:
+        if reason := case.obstacle():
+            yield [], {case.name: reason}
+            continue
+        for dtype in case.dtypes:
+            for layout in case.layouts:
+                yield measure(case, dtype, layout, **options)
 
 
 def measure(
-    name: str,
-    dtype: str,
-    layout: str,
-    memory: str,
-    threads: int,
-    *,
-    rounds: int,
-    kernel: str = "auto",
-    quick: bool = False,
-    clock: Callable[[], float] | None = None,
-) -> list[Timing]:
-    """The rows of a case on a CPU. The clock is the CPU time of this thread, or on several threads that of the wall."""
-    (case,) = named([name])
-    work = Work(case, DTYPES[dtype], layout == "interleaved", kernel, threads, quick)
+    case: Case, dtype: str, layout: str, *, rounds: int, kernel: str = "auto", quick: bool = False, threads: int = 1,
+    memory: str = "", clock: Any = None,
+) -> Found:  # fmt: skip
+    """The rows of a case, on a GPU by its clock. That of a CPU is the CPU time of this thread, or on several threads
+    the time on the wall."""
+    work = Work(case, DTYPES[dtype], layout, kernel, quick, clock.device if clock else "cpu")
     torch.set_num_threads(threads)
-    repeat, warm_up = (1, 1) if quick else (case.repeat, 5)
-    clock = clock or (time.thread_time if threads == 1 else time.perf_counter)
+    by: dict[str, Any] = {"clock": time.thread_time if threads == 1 else time.perf_counter, "warm_up": 3}
+    if clock:
+        by = {"clock": clock.now, "before": clock.before}
     with torch.set_grad_enabled(case.gradient):
-        times = race(calls(work), rounds=rounds, repeat=repeat, warm_up=warm_up, clock=clock)
-    return rows(case, dtype, layout, memory, threads, times)
+        raced, failures = gpu.calls(work, clock) if clock else (calls(work), {})
+        repeat = 1 if quick else case.repeat
+        if not (quick or clock):
+            once = min(min(spent) for spent in race(raced, rounds=2, **by).values())
+            repeat = max(1, round(A_RUN / max(once, 1e-7)))
+        times = race(raced, rounds=rounds, repeat=repeat, **by)
+    where = case.name, dtype, layout, "device" if clock else memory or "as found", threads
+    found = gpu.ratios(case, dtype, times) if clock else ratios(case, dtype, layout, times)
+    return [Timing(*where, **vars(one)) for one in found], {
+        f"{name} in {case.name}, {dtype}, {layout}": why for name, why in failures.items()
+    }
 
 
-def _on_device(clock: Any, plan: Sequence[Case], options: dict[str, Any]) -> Iterator[Found]:
-    quick = options["quick"]
-    for case, dtype, layout in ((c, dtype, layout) for c in plan for dtype in c.dtypes for layout in c.layouts):
-        work = Work(case, DTYPES[dtype], layout == "interleaved", options["kernel"], 1, quick, clock.device)
-        with torch.set_grad_enabled(case.gradient):
-            found, failures = gpu.calls(work, clock)
-            repeat, rounds = 1 if quick else case.repeat, options["rounds"]
-            times = race(found, rounds=rounds, repeat=repeat, clock=clock.now, before=clock.before)
-        where = f"{case.name}, {dtype}, {layout}"
-        yield rows(case, dtype, layout, "device", 1, times), {f"{n} in {where}": why for n, why in failures.items()}
+def ratios(case: Case, dtype: str, layout: str, times: Times) -> list[Ratio]:
+    if not isinstance(case, Law):
+        return [compared(times, case.measured, case.unit, case.goals.get(dtype))]
+    ways = [name for name in times if name != case.unit]
+    return [compared(times, way, case.unit, case.goal(way, dtype, layout), case.moved(way)) for way in ways]
 
 
 def _machine() -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from phasor import Rotation, apply_qk_norm_rotary, apply_rotary_qk, rotate
+from phasor import Rotation, apply_qk_norm_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+from phasor.caches import apply_rotary_to_cache
 
 from .llama import both
-from .measure import COPY, Calls, Work
+from .measure import CLONE, COPY, Calls, Work
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 Call: TypeAlias = Callable[[], Any]
@@ -33,29 +34,50 @@ def backward(call: Call, inputs: Pair) -> Call:
     return lambda: torch.autograd.grad(call(), inputs, gradients)
 
 
-def _rotate(work: Work, out: Pair | None = None) -> Call:
-    return partial(rotate, *work.pair, work.positions, work.spec, kernel=work.kernel, out=out)
-
-
-def _apply(work: Work, **options: Any) -> Call:
-    return partial(apply_rotary_qk, *work.pair, work.rotation, kernel=work.kernel, **options)
-
-
-def _rotate_in_place(work: Work) -> Call:
-    here = clones(*work.pair)
-    return partial(rotate, *here, work.positions, work.spec, kernel=work.kernel, out=here)
-
-
-def _decoding(work: Work) -> Call:
-    """By the next positions at every call: decoding has new ones at every step, which nothing may keep."""
+def _rotate(work: Work, heads: Pair | None = None, out: Pair | None = None) -> Call:
+    """By the next positions at every call, which nothing may keep."""
     positions = cycle([work.positions + n for n in range(64)])
-    return lambda: rotate(*work.pair, next(positions), work.spec, kernel=work.kernel)
+    heads = heads or work.pair
+    return lambda: rotate(*heads, next(positions), work.spec, kernel=work.kernel, out=out)
+
+
+def _apply(work: Work, heads: Pair | None = None, **options: Any) -> Call:
+    return partial(apply_rotary_qk, *(heads or work.pair), work.rotation, kernel=work.kernel, **options)
+
+
+def _in_place(make: Callable[..., Call]) -> Callable[[Work], Call]:
+    return lambda work: make(work, here := clones(*work.pair), out=here)
 
 
 def _rounded(work: Work) -> Call:
+    """Every product is rounded, as most model code does."""
     spec = work.spec.replace(angles="float32", tables="activation")
     rotation, out = Rotation.at(spec, work.positions, dtype=work.dtype), clones(*work.pair)
     return partial(apply_rotary_qk, *work.pair, rotation, kernel=work.kernel, out=out)
+
+
+def _flat(work: Work) -> Call:
+    q, k = (x.transpose(1, 2).flatten(-2) for x in work.pair)
+    return _apply(work, (q, k), tensor_format="bshd", num_heads=work.shape[1])
+
+
+def _packed(work: Work, here: bool = False) -> Call:
+    _, q_heads, k_heads, _, _ = work.shape
+    (heads,) = work.heads(q_heads + 2 * k_heads)
+    qkv = heads.transpose(1, 2).contiguous()
+    options: Any = {"num_heads": q_heads, "kernel": work.kernel, "out": qkv if here else None}
+    return partial(apply_rotary_qkv, qkv, work.rotation, **options)
+
+
+def _cached(work: Work) -> Call:
+    """Into pages of 16 tokens, one after the other; q to a tensor that exists."""
+    batch, q_heads, k_heads, tokens, width = work.shape
+    q, k, v = work.heads(q_heads, k_heads, k_heads)
+    keys, values = (torch.zeros(-(-batch * tokens // 16), 16, k_heads, width, dtype=work.dtype) for _ in "kv")
+    slots = torch.arange(batch * tokens).view(batch, tokens)
+    rest: Any = {"kernel": work.kernel, "out": torch.empty_like(q)}
+    call = partial(apply_rotary_to_cache, q, k, v, work.rotation, keys, values, slots, **rest)
+    return lambda: (call(), keys, values)
 
 
 def _backward_of(make: Callable[[Work], Call]) -> Callable[[Work], Call]:
@@ -98,19 +120,27 @@ def norm(work: Work) -> Calls:
     }
 
 
+LAW: dict[str, Callable[[Work], Call]] = {
+    "positions": _rotate,
+    "positions, out": lambda work: _rotate(work, out=clones(*work.pair)),
+    "positions, in place": _in_place(_rotate),
+    "tables": _apply,
+    "tables, out": lambda work: _apply(work, out=clones(*work.pair)),
+    "tables, in place": _in_place(_apply),
+    "rounded tables, out": _rounded,
+    "flat heads": _flat,
+    "packed": _packed,
+    "packed, in place": lambda work: _packed(work, here=True),
+    "cache": _cached,
+}
 OURS: dict[str, Callable[[Work], Call]] = {
     "rotate": _rotate,
-    "rotate out": lambda work: _rotate(work, clones(*work.pair)),
-    "rotate in place": _rotate_in_place,
-    "rotate by the next positions": _decoding,
     "apply": _apply,
-    "apply rounded": _rounded,
     "apply and back": _backward_of(_apply),
     "rotate and back": _backward_of(_rotate),
 }
 OTHERS: dict[str, Callable[[Work], Call]] = {
-    "clone": lambda work: partial(clones, *work.pair),
-    "two clones": lambda work: partial(clones, *work.pair),
+    CLONE: lambda work: partial(clones, *work.pair),
     COPY: copies,
     "x * 1.0": _backward_of(lambda work: lambda: tuple(x * 1.0 for x in work.pair)),
     "transformers": transformers,
@@ -119,9 +149,12 @@ WHOLE: dict[str, Callable[[Work], Calls]] = {"norm": norm, "llama": both}
 
 
 def calls(work: Work) -> Calls:
-    """What a case races: phasor's call, and its unit or the peer that is measured."""
+    """What a case races: all ways in, or one call of phasor, and the unit or the peer that is measured."""
     case = work.case
     if case.call in WHOLE:
         return WHOLE[case.call](work)
+    if case.call == "law":
+        ours = {name: make(work) for name, make in LAW.items() if work.dtype != torch.float32 or "rounded" not in name}
+        return {**ours, case.unit: OTHERS[case.unit](work)}
     other = case.unit if case.measured == "phasor" else case.measured
     return {"phasor": OURS[case.call](work), other: OTHERS[other](work)}

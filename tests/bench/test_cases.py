@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 from timing import CASES
+from timing.cases import LAW
 from timing.measure import DTYPES, Work
 from timing.run import named
 from timing.ways import calls
@@ -21,23 +22,36 @@ CELLS = [
 ROUNDINGS = {"float32": 2.0**-22, "bfloat16": 2.0**-5, "float16": 2.0**-8}
 
 
+def made(case, dtype: str, layout: str, kernel: str = "auto"):
+    torch.manual_seed(0)
+    return calls(Work(case, DTYPES[dtype], layout, kernel, quick=True))
+
+
 def returned(case, dtype: str, layout: str, name: str, kernel: str = "auto") -> list[Tensor]:
     """What one call returns, on tensors of its own: of a case in place, too, as if it were the first."""
     with torch.set_grad_enabled(case.gradient):
-        torch.manual_seed(0)
-        found = calls(Work(case, DTYPES[dtype], layout == "interleaved", kernel, quick=True))[name]()
+        found = made(case, dtype, layout, kernel)[name]()
     return [found] if isinstance(found, Tensor) else list(found)
+
+
+def ours(case, dtype: str, layout: str) -> list[str]:
+    """The names of the calls of phasor."""
+    if "llama" in case.name:
+        return ["patched"]
+    return [name for name in made(case, dtype, layout) if name not in (case.unit, case.measured)] or ["phasor"]
 
 
 @pytest.mark.parametrize("case, dtype, layout", CELLS)
 def test_phasor_returns_what_the_reference_does(case, dtype, layout):
-    ours = "patched" if "llama" in case.name else "phasor"
-    found, due = (returned(case, dtype, layout, ours, kernel) for kernel in ("auto", "reference"))
-    assert len(found) == len(due) >= 1
-    for one, other in zip(found, due, strict=True):
-        assert one.abs().sum() > 0
-        most = float(other.abs().max()) * 2 * torch.finfo(DTYPES[dtype]).eps
-        torch.testing.assert_close(one, other, rtol=0, atol=most)
+    names = ours(case, dtype, layout)
+    assert len(names) == (1 if case not in LAW else 10 if dtype == "float32" else 11)
+    for name in names:
+        found, due = (returned(case, dtype, layout, name, kernel) for kernel in ("auto", "reference"))
+        assert len(found) == len(due) >= 1
+        for one, other in zip(found, due, strict=True):
+            assert one.abs().sum() > 0
+            most = float(other.abs().max()) * 2 * torch.finfo(DTYPES[dtype]).eps
+            torch.testing.assert_close(one, other, rtol=0, atol=most)
 
 
 @pytest.mark.parametrize("case, dtype, layout", [cell for cell in CELLS if cell.values[0].unit == "phasor"])
@@ -54,14 +68,40 @@ def test_a_patched_llama_gives_what_the_other_does(name):
     assert all(torch.allclose(a, b, atol=0.02) for a, b in zip(patched, unpatched, strict=True))
 
 
-@pytest.mark.parametrize("name", ["given", "in-place", "rounded"])
-def test_outputs_that_exist_are_what_is_written(name):
-    call = calls(Work(named([name])[0], torch.bfloat16, quick=True))["phasor"]
+def of_law(name: str):
+    return made(named(["64 tokens"])[0], "bfloat16", "halves")[name]
+
+
+@pytest.mark.parametrize("way", ["positions, out", "tables, out", "rounded tables, out", "tables, in place"])
+def test_outputs_that_exist_are_what_is_written(way):
+    call = of_law(way)
     assert [x.data_ptr() for x in call()] == [x.data_ptr() for x in call()]
 
 
-@pytest.mark.parametrize("name", ["token", "batch"])
-def test_decoding_goes_on(name):
+@pytest.mark.parametrize("way", ["positions", "positions, out"])
+def test_decoding_goes_on(way):
     """What is kept from one step for the same position would be measured as if it were no work."""
-    call = calls(Work(named([name])[0], torch.float32, quick=True))["phasor"]
-    assert all(not torch.equal(a[0], b[0]) for a, b in pairwise(call() for _ in range(5)))
+    call = of_law(way)
+    assert all(not torch.equal(a, b) for a, b in pairwise(call()[0].clone() for _ in range(5)))
+
+
+def test_the_law_has_every_width_dtype_and_layout_of_pairs():
+    assert {case.shape[-1] for case in LAW} == {64, 80, 96, 128}
+    assert all(case.dtypes == tuple(DTYPES) and len(case.layouts) == 3 for case in LAW)
+
+
+@pytest.mark.parametrize(
+    "name, way, dtype, layout, bound",
+    [
+        ("64 tokens", "tables", "float32", "permuted", 1.25),
+        ("64 tokens", "packed, in place", "float32", "halves", 1.1),
+        ("64 tokens", "flat heads", "float16", "halves", 1.5),
+        ("64 tokens", "tables, in place", "float16", "interleaved", 1.3),
+        ("64 x 1", "positions", "bfloat16", "halves", 1.4),
+        ("width 80", "tables", "bfloat16", "halves", 1.6),
+        ("32 of 80", "tables", "float16", "permuted", 2.0),
+        ("one token", "cache", "float32", "halves", 1.5),
+    ],
+)
+def test_goals_of_the_law(name, way, dtype, layout, bound):
+    assert named([name])[0].goal(way, dtype, layout).bound == bound

@@ -37,7 +37,7 @@ def test_every_case_stands_on_the_page():
 
 
 def test_a_run_on_the_page():
-    slow = dataclasses.replace(ROW, layout="interleaved", memory="reused", ratio=0.8)
+    slow = dataclasses.replace(ROW, measured="packed", layout="interleaved", ratio=0.8)
     peer = dataclasses.replace(
         ROW, case="transformers", measured="transformers", unit="phasor", ratio=5.0, goal=Goal("at least", 4.5)
     )
@@ -46,11 +46,11 @@ def test_a_run_on_the_page():
     assert "## a processor, 2 cores" in text and "2026-01-02: torch 2.13.0" in text
     assert "2 of 4 goals met." in text
     # the worst of both, whichever side the goal is on
-    assert "| `prefill` | **0.80** |  |  |" in text and "| `transformers` | **4.00** |  |  |" in text
-    assert "Skipped: `vllm` (not here)." in text
+    assert "| `64 tokens` | **0.80** packed, interleaved |  |  |" in text
+    assert "| `transformers` | **4.00** |  |  |" in text
     figures = performance.figures([run])
-    assert "| `prefill`: phasor | clone | **0.80** |  |  |" in figures
-    assert "| `transformers`: transformers | phasor | **4.00** |  |  |" in figures
+    assert "| `64 tokens` | **0.80** |  |  |" in figures and "| `transformers` | **4.00** |  |  |" in figures
+    assert "Skipped: `vllm` (not here)." in text
 
 
 def test_the_readme_keeps_what_stands_around_the_marks():
@@ -86,11 +86,10 @@ def test_check_says_what_is_stale_and_writes_nothing(results, tmp_path, monkeypa
     assert not page.exists()
 
 
-def test_the_page_says_what_was_measured_on_a_gpu_and_what_was_not():
-    assert "**Nothing on this page was measured on a GPU.**" in performance.page([])
-    row = dataclasses.replace(ROW, case="vision", memory="device")
+def test_a_run_on_a_gpu_on_the_page():
+    row = dataclasses.replace(ROW, case="vision", measured="phasor", memory="device")
     run = dataclasses.replace(RECORD, rows=(row,), device={"name": "a card", "copy_tb_per_s": 4.0})
     text = performance.page([run])
-    assert "Measured on: a card." in text and "## a card, beside a processor" in text
-    assert "Nothing on this page" not in text and "| `vision` | 0.54 |" in text
+    assert "## a card, beside a processor" in text and "A copy reads and writes 4.00 TB/s." in text
+    assert "| `vision` | 0.54 |" in text
     assert performance.figures([run]) == performance.NONE_YET  # the README's figures are those of a CPU

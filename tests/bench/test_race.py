@@ -1,7 +1,6 @@
 """The harness measures what it says, by a clock that only the calls move; and a whole run of it."""
 
 import json
-import os
 import platform
 import sys
 import time
@@ -9,7 +8,7 @@ import time
 import pytest
 from timing import Goal, medians, race, read, run
 from timing.measure import compared
-from timing.run import GLIBC, measure, memories, named
+from timing.run import MAPPED, measure, named, ratios
 
 import limited
 from blocks import ROOT
@@ -86,14 +85,17 @@ def test_cpu_time_on_one_thread_and_wall_time_on_several(monkeypatch, threads, c
         tick = (lambda: float(next(ticks))) if name == clock else (lambda: 0.0)
         monkeypatch.setattr(time, name, tick)
     before = torch.get_num_threads()
-    (row,) = measure("token", "float32", "halves", "as found", threads, rounds=1, quick=True)
+    (row,), _ = measure(named(["training"])[0], "float32", "halves", threads=threads, rounds=1, quick=True)
     torch.set_num_threads(before)
     assert (row.us, row.ratio, row.threads) == (1e6, 1.0, threads)
 
 
 # 16 MiB, by Python's allocator, which asks glibc's for so much.
 FAULTS = """
-import json, resource
+import json, resource, sys
+sys.path.append("benchmarks")
+from timing.run import keep
+keep(sys.argv[1])
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     y = b'x' * 2**24
@@ -104,31 +106,41 @@ print(json.dumps([faults() for _ in range(5)]))
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator takes these variables")
-@pytest.mark.parametrize("memory", GLIBC)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator can be told")
+@pytest.mark.parametrize("memory", MAPPED)
 def test_fresh_pages_are_faulted_in_by_every_call_and_reused_ones_are_not(memory):
-    (large, small) = named(["prefill", "token"])
-    assert memories(large, False) == ("fresh", "reused") and memories(small, False) == memories(large, True)
-    done = limited.run([sys.executable, "-c", FAULTS], env={**os.environ, **GLIBC[memory]}, check=True)
+    done = limited.run([sys.executable, "-c", FAULTS, memory], cwd=ROOT, check=True)
     faults = json.loads(done.stdout)  # 4096 small pages, or 8 huge ones
     assert min(faults) >= 8 if memory == "fresh" else max(faults) < 8
 
 
+def test_the_limit_is_the_time_of_as_many_bytes_at_the_rate_of_the_copy():
+    (case,) = named(["64 tokens"])
+    times = {"tables": [3.0, 3.0], "packed": [3.0, 3.0], "copy_": [2.0, 2.0]}
+    tables, packed = ratios(case, "bfloat16", "halves", times)
+    assert (tables.ratio, tables.unit_us) == (1.5, 2e6)
+    assert (packed.ratio, packed.unit_us) == (1.25, 2.4e6)  # 48 heads for 40
+
+
 def test_a_quick_run(tmp_path):
     path = tmp_path / "out.json"
-    command = [sys.executable, ROOT / "benchmarks/bench.py", "--quick", "--cases", "token, given", "--json", path]
-    done = limited.run(list(map(str, command)), encoding="utf-8")
+    command = [sys.executable, ROOT / "benchmarks/bench.py", "--quick", "--cases", "one token, training"]
+    done = limited.run(list(map(str, [*command, "--json", path])), encoding="utf-8")
     assert done.returncode == 0 and "these times and ratios say nothing about speed" in done.stdout, done.stderr
-    assert [row.case for row in read(path).rows] == ["given"] * 6 + ["token"] * 6
+    assert [row.case for row in read(path).rows] == ["one token"] * 3 * (10 + 11 + 11) + ["training"] * 6
 
 
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"names": ["decode"]}, "--cases must be names out of prefill, given, .*, with commas between, got 'decode'"),
+        (
+            {"names": ["decode"]},
+            "--cases must be names out of one token, 64 tokens, .*, with commas between, got 'decode'",
+        ),
         ({"rounds": 0}, "--rounds must be an integer of at least 1, got 0"),
         ({"threads": 100_000}, "--threads must be at most the number of cores,"),
         ({"kernel": "warp"}, "kernel must be 'auto' or one of "),
+        ({"memory": "old"}, "--memory must be 'reused' or 'fresh', got 'old'"),
         ({"device": "tpu"}, "--device must be cpu, cuda or cuda:0, cuda:1 and so on, got 'tpu'"),
         ({"device": "cuda", "threads": 2}, "--threads is for --device cpu, got 2 with --device cuda"),
     ],

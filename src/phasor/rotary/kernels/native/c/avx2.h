@@ -50,6 +50,7 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
 INLINE F NAME(round_bf16)(F v) {
   return _mm256_castsi256_ps(_mm256_and_si256(NAME(biased)(v), _mm256_set1_epi32((int)0xffff0000)));
 }
+INLINE void NAME(round_two_bf16)(F *u, F *v) { *u = NAME(round_bf16)(*u), *v = NAME(round_bf16)(*v); }
 
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
   *low = _mm256_cvtph_ps(_mm_loadu_si128((const void *)p));

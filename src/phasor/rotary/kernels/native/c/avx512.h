@@ -71,6 +71,7 @@ INLINE __m512i NAME(bf16_in_order)(F low, F high) {
 INLINE F NAME(round_bf16)(F v) {
   return _mm512_castsi512_ps(_mm512_and_si512(NAME(biased)(v), _mm512_set1_epi32((int)0xffff0000)));
 }
+INLINE void NAME(round_two_bf16)(F *u, F *v) { NAME(widen_bf16)(NAME(bf16)(*u, *v), u, v); }
 
 INLINE void NAME(widen_f16)(__m512i v, F *low, F *high) {
   *low = _mm512_cvtph_ps(_mm512_castsi512_si256(v));

@@ -1,4 +1,4 @@
-/* What the kernel of every set of instructions begins with: constants, given tables, plain copies. */
+/* What the kernel of every set of instructions begins with: constants, places of rows, plain copies. */
 #pragma once
 #include <string.h>
 
@@ -47,27 +47,6 @@ typedef struct { /* what vectors hold of some rows: of every one the same few pa
 #define COS_4 4.166664568298827e-2f
 #define COS_6 -1.388731625493765e-3f
 #define COS_8 2.443315711809948e-5f
-
-/* One token of given tables, widened. A NaN loses its payload: rounding to bfloat16 could carry it over to zero. */
-static void from_tables(float *restrict cosine, float *restrict sine, const Tables *of, int64_t pairs, int64_t batch,
-                        int64_t head, int64_t token) {
-  const int64_t start = batch * of->batch + head * of->head + token * of->token;
-  for (int part = 0; part < 2; part++) {
-    float *restrict to = part ? sine : cosine;
-    const char *from = part ? of->sin : of->cos;
-    if (of->dtype == F32 && of->pair == 1) {
-      const float *restrict whole = (const float *)from + start;
-      for (int64_t j = 0; j < pairs; j++) to[j] = whole[j] == whole[j] ? whole[j] : float_of(0x7fc00000);
-    } else
-      for (int64_t j = 0; j < pairs; j++) {
-        const int64_t at = start + j * of->pair;
-        const float v = of->dtype == F32    ? ((const float *)from)[at]
-                        : of->dtype == BF16 ? from_bf16(((const uint16_t *)from)[at])
-                                            : from_f16(((const uint16_t *)from)[at]);
-        to[j] = v == v ? v : float_of(0x7fc00000);
-      }
-  }
-}
 
 static inline float scale_of(const Scale *scale, int64_t head) {
   return scale->each ? scale->each[head * scale->step] : scale->one;

@@ -19,8 +19,8 @@ INLINE void NAME(members)(Rows of, int64_t half, int each, int dtype, int form, 
       NAME(unzip)(NAME(angles)(c, 2 * i), NAME(angles)(c, 2 * i + 1), &cos, &same);
       NAME(unzip)(NAME(angles)(s, 2 * i), NAME(angles)(s, 2 * i + 1), &same, &sin);
     }
-    u[i] = NAME(product)(a[i], cos, dtype, rounded) - NAME(product)(b[i], sin, dtype, rounded);
-    v[i] = NAME(product)(a[i], sin, dtype, rounded) + NAME(product)(b[i], cos, dtype, rounded);
+    u[i] = LESS(a[i] * cos, b[i] * sin);
+    v[i] = PLUS(a[i] * sin, b[i] * cos);
   }
   if (form & WRITE_PAIRS)
     NAME(put_pairs)(y, u, v, dtype);

@@ -11,15 +11,13 @@ static int may_stream(const Job *job, const Tensor *of, int64_t size) {
   return of->in != of->out && steps % 64 == 0;
 }
 
-/* A tile walks through the memory of one head after another. A long walk is the faster one: what comes next is fetched
-   in time. But every thread wants some tiles. Sums for the gradients of a norm's weights are of tiles of one size. */
+/* A long walk through each head is the faster one, while its tables stay in the first cache. But every thread wants
+   some tiles, and sums for the gradients of a norm's weights are of tiles of one size. */
 static int64_t longest_tile(const Job *job, int64_t elements) {
-  if (job->norm.back) return SHORT_TILE;
-  int64_t tile = LONG_TILE;
   uint32_t threads = 1;
   if (elements >= ALONE && torch.threads) torch.threads(&threads);
-  while (threads > 1 && tile > SHORT_TILE && tile * EACH_THREAD * threads > job->batch * job->tokens) tile /= 2;
-  return tile;
+  const int few = threads > 1 && LONG_TILE * EACH_THREAD * threads > job->batch * job->tokens;
+  return job->norm.back || few ? SHORT_TILE : LONG_TILE;
 }
 
 static void run(Job *job, int fresh) {

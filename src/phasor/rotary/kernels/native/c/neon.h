@@ -40,6 +40,7 @@ INLINE void NAME(store_bf16_in_order)(uint16_t *p, F low, F high) {
   vst1q_u16(p, vcombine_u16(vshrn_n_u32(NAME(biased)(low), 16), vshrn_n_u32(NAME(biased)(high), 16)));
 }
 INLINE F NAME(round_bf16)(F v) { return vreinterpretq_f32_u32(vandq_u32(NAME(biased)(v), vdupq_n_u32(0xffff0000))); }
+INLINE void NAME(round_two_bf16)(F *u, F *v) { *u = NAME(round_bf16)(*u), *v = NAME(round_bf16)(*v); }
 
 INLINE void NAME(load_f16)(const uint16_t *p, F *low, F *high) {
   const float16x8_t h = vreinterpretq_f16_u16(vld1q_u16(p));

@@ -36,6 +36,7 @@ INLINE void NAME(store_bf16)(uint16_t *p, F even, F odd, int nt) {
 INLINE F NAME(round_bf16)(F v) {
   return (F){from_bf16(to_bf16(v[0])), from_bf16(to_bf16(v[1])), from_bf16(to_bf16(v[2])), from_bf16(to_bf16(v[3]))};
 }
+INLINE void NAME(round_two_bf16)(F *u, F *v) { *u = NAME(round_bf16)(*u), *v = NAME(round_bf16)(*v); }
 
 typedef uint32_t NAME(U) __attribute__((vector_size(16)));
 typedef uint16_t NAME(H) __attribute__((vector_size(8)));

@@ -212,6 +212,19 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
 #include "norm.h"
 #include "slots.h"
 
+/* One token of given tables, widened. A NaN loses its payload: rounding to bfloat16 could carry it over to zero. */
+static void NAME(from_tables)(float *cosine, float *sine, const Tables *of, int64_t pairs, int64_t batch,
+                               int64_t head, int64_t token) {
+  const int64_t start = (batch * of->batch + head * of->head + token * of->token) * (of->dtype == F32 ? 4 : 2);
+  for (int part = 0; part < 2; part++) {
+    float *to = part ? sine : cosine;
+    const char *from = (part ? of->sin : of->cos) + start;
+    const float *wide = of->dtype == F32 && of->pair == 1 ? (const float *)from : to;
+    if (wide == to) NAME(get)(to, from, of->pair, pairs, of->dtype);
+    for (int64_t j = 0; j < pairs; j++) to[j] = wide[j] == wide[j] ? wide[j] : float_of(0x7fc00000);
+  }
+}
+
 static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
   const int dtype = dtype_of_rows(job);
@@ -239,7 +252,7 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
         if (job->phases.steps)
           NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
         else
-          from_tables(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
+          NAME(from_tables)(cosine, sine, &job->tables, job->pairs, batch, g, start + i);
         NAME(stage)(table + i * stride, table + i * stride + of_token / 2, cosine, sine, job->pairs, job->blocks,
                     job->sign, order);
       }
