@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phasor.cli.progress import progress as told
 from phasor.cli.progress import silent
@@ -20,9 +20,6 @@ from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
 from .training import CHECKPOINT, MODEL, DecoderTraining, naming, read_checkpoint
-
-if TYPE_CHECKING:
-    from .parallel import Parallel
 
 METRICS, RUN = "metrics.jsonl", "run.json"
 
@@ -46,7 +43,7 @@ def train(
     checkpoint_every: int = 100,
     about: dict[str, Any] | None = None,
     progress: bool = False,
-    parallel: "Parallel | None" = None,
+    fsdp: bool = False,
 ) -> Trained:
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
@@ -54,7 +51,7 @@ def train(
     (the losses, one line a step) beside it, and ``run.json`` (the config and ``about``; of a finished run only where
     it is damaged). Under torchrun every process takes its share of each batch, and the losses are those of one process
     to float rounding.
-    ``parallel``: how sequences, heads and weights are cut as well. Any number of processes goes on from a checkpoint.
+    ``fsdp`` shards weights, gradients and moments over them as well. Any number of processes goes on from a checkpoint.
 
     Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
     damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
@@ -64,7 +61,7 @@ def train(
     whole("checkpoint_every", checkpoint_every)
     with process_group() as group, ExitStack() as stack:
         agree(config, group)
-        training = training_of(config, text, group, parallel)
+        training = training_of(config, text, group, fsdp)
         with group.alike():  # a folder is made when nothing speaks against the run any more
             if group.first:
                 stack.enter_context(alone(folder))
@@ -108,18 +105,18 @@ def agree(config: RunConfig, group: Group) -> None:
                 )
 
 
-def training_of(config: RunConfig, text: Text, group: Group, parallel: "Parallel | None" = None) -> DecoderTraining:
+def training_of(config: RunConfig, text: Text, group: Group, fsdp: bool = False) -> DecoderTraining:
     """The training of these processes. Raises ``ValueError`` if they cannot share it."""
     with group.alike():
-        if parallel is not None:
-            parallel.check(config, group.size)
-        elif config.batch % group.size:
+        if fsdp and group.size == 1:
+            raise ValueError("fsdp needs two processes or more, got 1; start them by: torchrun --nproc-per-node 2")
+        if config.batch % group.size:
             raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
-    if parallel is None:
+    if not fsdp:
         return DecoderTraining(config, text, group)
-    from .parallel import ParallelTraining  # with torch's engine, which one process has no use for
+    from .sharded import ShardedTraining  # with torch's engine, which one process has no use for
 
-    return ParallelTraining(config, text, group, parallel)
+    return ShardedTraining(config, text, group)
 
 
 def _has_config(path: Path, config: RunConfig) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..processes import Group
 from ..run_folder.tensors import damaged, fill, read_tensors, tensors_of, write_tensors
@@ -30,8 +30,8 @@ class DecoderTraining:
         self.config, self.text, self.group = config, text, group
         self.losses: list[float] = []
         self.model = self.initial_model()
-        self.optimizer = self.optimizer_of(
-            list(self.model.parameters()), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
+        self.optimizer = adamw(
+            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
         )
         self.tensors = {MODEL + name: tensor for name, tensor in tensors_of(self.model).items()}
         for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
@@ -42,9 +42,6 @@ class DecoderTraining:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
             return Decoder(self.config.model)
-
-    def optimizer_of(self, parameters: list[nn.Parameter], **options: Any) -> torch.optim.AdamW:
-        return adamw(parameters, **options)
 
     def step(self) -> float:
         """One update. Returns the mean loss over the tokens of the whole batch."""
@@ -65,17 +62,19 @@ class DecoderTraining:
     def gradients(self, step: int) -> Tensor:
         """The loss of a step's whole batch, and its gradients in the weights."""
         group = self.group
-        tokens, targets = self.batch(step)
+        config = self.config
+        tokens, targets = self.text.batch(config.seed, step, config.batch, config.model.length)
         logits = self.model(group.share(tokens))
         # Gradients are summed over processes, so each divides the sum of its rows by all tokens.
-        loss = summed_loss(logits, group.share(targets)) / targets.numel()
-        loss.backward()
-        group.total_gradients(self.model.parameters())
+        rows = group.share(targets)
+        loss = F.cross_entropy(logits.flatten(0, 1), rows.flatten(), reduction="sum") / targets.numel()
+        self.backward(loss)
         return group.total(loss.detach())
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """The global batch of a step."""
-        return self.text.batch(self.config.seed, step, self.config.batch, self.config.model.length)
+    def backward(self, loss: Tensor) -> None:
+        """The gradients, summed over all processes."""
+        loss.backward()
+        self.group.total_gradients(self.model.parameters())
 
     def clip(self) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -131,10 +130,6 @@ def check_same(path: Path, ours: Mapping[str, Any], saved: Mapping[str, Any]) ->
             f"{path} must be of the same run, got one with {differences}; "
             "choose another folder, or delete it to start over"
         )
-
-
-def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
 
 
 def learning_rate(config: RunConfig, step: int) -> float:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,9 +25,7 @@ Layers = Annotated[int, typer.Option(min=1, help="Layers of the model.")]
 Dim = Annotated[int, typer.Option(min=1, help="Width of the model.")]
 Heads = Annotated[int, typer.Option(min=1, help="Attention heads.")]
 Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
-Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
-Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
-Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
+Fsdp = Annotated[bool, typer.Option("--fsdp", help="Under torchrun: shard weights, gradients and moments too.")]
 
 
 def train(
@@ -42,15 +40,13 @@ def train(
     dim: Dim = 96,
     heads: Heads = 4,
     lr: Lr = 3e-3,
-    cp: Cp = 1,
-    tp: Tp = 1,
     fsdp: Fsdp = False,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was.
 
-    Under torchrun the processes share each batch; with --cp, --tp or --fsdp also sequences, heads and weights.
+    Under torchrun the processes share each batch; with --fsdp also weights, gradients and moments.
     """
     from ...lab import ModelConfig, RunConfig, read_text
     from ...lab import train as train_one
@@ -80,9 +76,7 @@ def train(
         first = group.first
         for config in configs:
             folder = out / config.name
-            result = train_one(
-                config, folder, source, about=about, progress=first and not as_json, parallel=_parallel(cp, tp, fsdp),
-            )  # fmt: skip
+            result = train_one(config, folder, source, about=about, progress=first and not as_json, fsdp=fsdp)
             finished.append({
                 "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,
                 "tokens_per_second": result.tokens_per_second,
@@ -92,12 +86,3 @@ def train(
                 say(f"{folder}  {how}, last loss {result.loss:.3f}")
     if first and as_json:
         say_json(finished)
-
-
-def _parallel(cp: int, tp: int, fsdp: bool) -> Any:
-    """How sequences and weights are cut; None if they are not."""
-    if cp == tp == 1 and not fsdp:
-        return None
-    from ...lab.parallel import Parallel
-
-    return Parallel(cp, tp, fsdp)
