@@ -223,16 +223,9 @@ def test_the_process_group_ends_with_the_training(config, text_file, tmp_path, s
         assert told["in a step"] and told["at the end"] == [] and told["error"] == error, (rank, told)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
-        ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
-    ],
-)
-def test_a_bad_run_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        RunConfig(**{"model": ModelConfig(), **changes})
+def test_a_bad_run_is_refused():
+    with pytest.raises(ValueError, match=r"lr must be a finite number above 0, got 0\.0"):
+        RunConfig(model=ModelConfig(), lr=0.0)
 
 
 def test_a_diverging_run_stops(text, tmp_path):

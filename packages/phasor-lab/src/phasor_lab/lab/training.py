@@ -1,6 +1,5 @@
 """A training between two steps: the model, its optimizer, and what a step does with them."""
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,13 +12,14 @@ from torch import Tensor
 
 from ..processes import Group
 from ..run_folder.tensors import damaged, fill, read_tensors, tensors_of, write_tensors
-from ..run_folder.training import adamw, check_loss
+from ..run_folder.training import WEIGHT_DECAY, adamw, check_loss, learning_rate
 from .data import Text
 from .model import Decoder
 from .run import RunConfig
 
 CHECKPOINT, MODEL = "checkpoint.safetensors", "model."
 WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
+LEAST = 0.1  # of the learning rate, at the end
 STATE = {"run": dict, "losses": [(int, float)]}  # a loss for each step that is done
 
 
@@ -30,9 +30,7 @@ class DecoderTraining:
         self.config, self.text, self.group = config, text, group
         self.losses: list[float] = []
         self.model = self.initial_model()
-        self.optimizer = adamw(
-            self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
-        )
+        self.optimizer = adamw(self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY)
         self.tensors = {MODEL + name: tensor for name, tensor in tensors_of(self.model).items()}
         for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
             self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
@@ -47,7 +45,7 @@ class DecoderTraining:
         """One update. Returns the mean loss over the tokens of the whole batch."""
         step = len(self.losses)
         for parameters in self.optimizer.param_groups:
-            parameters["lr"] = learning_rate(self.config, step)
+            parameters["lr"] = learning_rate(self.config.lr, step, self.config.steps, LEAST)
         with torch.random.fork_rng(devices=[]):  # what CAPE draws is a function of seed and step, as the batch
             torch.manual_seed(self.config.seed * 2**32 + step)
             loss = self.gradients(step)
@@ -130,18 +128,3 @@ def check_same(path: Path, ours: Mapping[str, Any], saved: Mapping[str, Any]) ->
             f"{path} must be of the same run, got one with {differences}; "
             "choose another folder, or delete it to start over"
         )
-
-
-def learning_rate(config: RunConfig, step: int) -> float:
-    """Linear warmup, then a cosine down to a tenth.
-
-    >>> from .model import ModelConfig
-    >>> config = RunConfig(model=ModelConfig(length=1), batch=1, tokens=100, lr=1.0, warmup=0.1)
-    >>> learning_rate(config, 0), learning_rate(config, 9), round(learning_rate(config, 99), 3)
-    (0.1, 1.0, 0.1)
-    """
-    warm = max(1, round(config.warmup * config.steps))
-    if step < warm:
-        return config.lr * (step + 1) / warm
-    done = (step + 1 - warm) / max(1, config.steps - warm)
-    return config.lr * (0.55 + 0.45 * math.cos(math.pi * done))

@@ -1,9 +1,24 @@
-"""What trainings share while they run: the optimizer, and losses that must be finite."""
+"""What trainings share while they run: the optimizer, its learning rate, and losses that must be finite."""
 
 import math
 from typing import Any
 
 import torch
+
+WARMUP, WEIGHT_DECAY = 0.05, 0.01  # the share of the steps in which the learning rate rises; AdamW's
+
+
+def learning_rate(peak: float, step: int, steps: int, least: float = 0.0) -> float:
+    """Linear warmup to ``peak``, then a cosine down to the share ``least`` of it.
+
+    >>> [round(learning_rate(1.0, step, 100), 3) for step in (0, 4, 52)], round(learning_rate(1.0, 99, 100, 0.1), 3)
+    ([0.2, 1.0, 0.492], 0.1)
+    """
+    warm = max(1, round(WARMUP * steps))
+    if step < warm:
+        return peak * (step + 1) / warm
+    done = (step + 1 - warm) / max(1, steps - warm)
+    return peak * ((1 + least) / 2 + (1 - least) / 2 * math.cos(math.pi * done))
 
 
 def adamw(groups: Any, **options: Any) -> torch.optim.AdamW:

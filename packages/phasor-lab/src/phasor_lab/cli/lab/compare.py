@@ -10,7 +10,7 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, prepare
+from .options import Json
 
 
 def compare(
@@ -32,7 +32,6 @@ def compare(
     if every == bool(encoding):
         raise ValueError("encodings must be named by --encoding, or all of them by --all; give one of the two")
     check_folder_target("--out", out)
-    prepare(1, "matplotlib")
     budget: dict[str, Any] = {} if small else {"tokens": 1_433_600, "scored": 65_536}
     numbers = compare_all(
         out, encoding or (), text or (), **budget, progress=not as_json,

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Runs, Scored, TextFiles, Threads, measured, numbers, prepare
+from ..threads import set_threads
+from .options import Json, Runs, Scored, TextFiles, Threads, measured, numbers
 
 
 def evaluate(
@@ -21,6 +22,6 @@ def evaluate(
     from ...lab import evaluate as evaluate_one
     from ...lab.results import EVALUATION, by_length, find_runs
 
-    prepare(threads)
+    set_threads(threads)
     how = {"times": numbers("times", times), "tokens": tokens}
     measured(find_runs(runs), text, EVALUATION, evaluate_one, how, "loss", by_length, as_json)

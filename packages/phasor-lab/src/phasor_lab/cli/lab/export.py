@@ -8,7 +8,7 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, prepare
+from .options import Json
 
 
 def export(
@@ -21,7 +21,6 @@ def export(
     from ...lab import load_model
 
     check_folder_target("DIR", out, whole=True)
-    prepare(1)
     folder = export_one(load_model(run)[0], out)
     if as_json:
         say_json({"folder": str(folder)})

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from .options import Json, Runs, Scored, TextFiles, Threads, measured, numbers, prepare
+from ..threads import set_threads
+from .options import Json, Runs, Scored, TextFiles, Threads, measured, numbers
 
 
 def extend(
@@ -21,7 +22,7 @@ def extend(
     from ...lab import extend as extend_one
     from ...lab.results import EXTENSION, extensions, find_runs, read_run
 
-    prepare(threads)
+    set_threads(threads)
     names = [name.strip() for name in schemes.split(",")] if schemes else list(SCHEMES)
     how = {"schemes": names, "factors": [_whole(f) for f in numbers("factors", factors)], "tokens": tokens}
     folders = find_runs(runs)

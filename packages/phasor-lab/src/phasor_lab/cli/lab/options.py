@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +9,6 @@ import typer
 
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_file_target
-
-from ..threads import check_threads
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, or a folder that holds them.")]
 TextFiles = Annotated[
@@ -22,17 +19,6 @@ Threads = Annotated[
     int, typer.Option(min=1, help="Threads of each process; more pays for wide models on an idle machine.")
 ]
 Scored = Annotated[int, typer.Option(min=1, help="Held-out bytes to score at every length.")]
-
-
-def prepare(threads: int, *libraries: str) -> None:
-    """The number of threads; and a missing library is one line that says so."""
-    for name in ("safetensors", *libraries):
-        if find_spec(name) is None:
-            raise ValueError(f"this needs {name}; install it with: pip install phasor-lab")
-    check_threads(threads)
-    import torch
-
-    torch.set_num_threads(threads)
 
 
 def text_of(folder: Path, named: list[Path] | None) -> Any:

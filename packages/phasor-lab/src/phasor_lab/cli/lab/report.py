@@ -8,7 +8,7 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, Runs, prepare
+from .options import Json, Runs
 
 
 def report(
@@ -22,7 +22,6 @@ def report(
     from ...lab import report as write_report
 
     check_folder_target("--out", out)
-    prepare(1, "matplotlib")
     numbers = write_report(runs, out)
     if as_json:
         say_json(numbers)

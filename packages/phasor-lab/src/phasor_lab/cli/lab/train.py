@@ -10,7 +10,8 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, Threads, prepare
+from ..threads import set_threads
+from .options import Json, Threads
 
 TrainingText = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
@@ -53,7 +54,7 @@ def train(
     from ...processes import process_group
 
     check_folder_target("--out", out)
-    prepare(threads)
+    set_threads(threads)
     files = text or []
     finished = []
     with process_group() as group:

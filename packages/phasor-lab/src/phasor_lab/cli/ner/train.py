@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -24,31 +24,17 @@ DevFile = Annotated[
 ]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the model.")]
 Encoder = Annotated[
-    str | None,
+    Path | None,
     typer.Option(
-        help="convolution or bilstm, from scratch, or the folder of a transformers encoder "
-        "(default: convolution on words, bilstm where texts have no spaces between words)."
+        metavar="FOLDER",
+        help="A transformers encoder, to train all of (default: an encoder from scratch, for words or characters).",
     ),
 ]
-Tokens = Annotated[
-    Literal["words", "characters"] | None,
-    typer.Option(help="Of an encoder from scratch: words, known by their features; or one per character."),
-]
-Head = Annotated[
-    Literal["efficient", "global-pointer"] | None,
-    typer.Option(help="EfficientGlobalPointer, or GlobalPointer (the default of a bilstm): queries for each label."),
-]
-Rotary = Annotated[bool, typer.Option(help="Rotate the head's queries and keys.")]
-Dim = Annotated[int | None, typer.Option(min=8, help="Width of the encoder (default: 96, or 192 on characters).")]
-Layers = Annotated[int, typer.Option(min=1, help="Layers of an encoder from scratch.")]
 MaxLength = Annotated[
     int, typer.Option(min=1, help="Tokens of a window; longer texts are cut, and windows share a quarter.")
 ]
 Epochs = Annotated[
     int | None, typer.Option(min=1, help="Most epochs (default: from 60 for few sentences to 10 for many).")
-]
-Batch = Annotated[
-    int | None, typer.Option(min=1, help="Windows per step (default: 16 below 5,000 sentences, else 32).")
 ]
 Lr = Annotated[
     float | None, typer.Option(help="Peak learning rate (default: convolution 0.002, bilstm 0.003, a folder 5e-5).")
@@ -69,14 +55,8 @@ def train(
     dev: DevFile = None,
     column: Columns = None,
     encoder: Encoder = None,
-    tokens: Tokens = None,
-    head: Head = None,
-    rotary: Rotary = True,
-    dim: Dim = None,
-    layers: Layers = 2,
     max_length: MaxLength = 256,
     epochs: Epochs = None,
-    batch: Batch = None,
     lr: Lr = None,
     threshold: LeastProbability = None,
     mode: SpanMode = None,
@@ -106,29 +86,23 @@ def train(
     else:
         dev_examples = read(dev, labels=labels, columns=column)
     texts = [example.text for example in examples]
-    spaced = have_words(texts)
-    if encoder is None:
-        encoder = "convolution" if (tokens or ("words" if spaced else "")) == "words" else "bilstm"
-    folder = None if encoder in ("convolution", "bilstm") else Path(encoder)
-    if tokens is None:
-        tokens = "words" if spaced and folder is None else "characters"
-    kind = "pretrained" if folder else encoder
+    words = encoder is None and have_words(texts)
+    kind = "pretrained" if encoder else "convolution" if words else "bilstm"
     usual = RECIPES[kind]
-    tokenizer, max_length = tokenizer_and_limits(folder, tokens, texts, max_length)
+    tokenizer, max_length = tokenizer_and_limits(encoder, "words" if words else "characters", texts, max_length)
     model_config = SpanConfig(
-        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, dim=dim or usual.dim, layers=layers,
-        dropout=usual.dropout, head=head or usual.head, rotary=rotary, words=folder is None and tokens == "words",
-        max_length=max_length, overlap=max_length // 4,
+        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, dim=usual.dim, dropout=usual.dropout,
+        head=usual.head, words=words, max_length=max_length, overlap=max_length // 4,
     )  # fmt: skip
-    if folder is None:
-        tell(f"model: {kind} on {tokens}, {layers} layers of width {model_config.dim}")
+    if encoder is None:
+        tell(f"model: {kind} on {'words' if words else 'characters'}, width {model_config.dim}")
     config = TrainConfig(
-        seed=seed, epochs=epochs or usual_epochs(len(examples)), batch=batch or usual_batch(len(examples)),
+        seed=seed, epochs=epochs or usual_epochs(len(examples)), batch=usual_batch(len(examples)),
         lr=usual.lr if lr is None else lr, threshold=threshold, mode=mode or usual_mode(examples),
     )  # fmt: skip
     summary = _summary(
         train_one(
-            new_model(model_config, seed, folder), tokenizer, examples, dev_examples, config, out,
+            new_model(model_config, seed, encoder), tokenizer, examples, dev_examples, config, out,
             device=device, progress=not as_json and sys.stderr.isatty(), say=tell,
         )
     )  # fmt: skip
