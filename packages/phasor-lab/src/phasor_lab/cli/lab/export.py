@@ -8,13 +8,11 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json
-
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a rotary run.")],
     out: Annotated[Path, typer.Argument(metavar="DIR", help="New folder.")],
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Write a rotary run as a folder that transformers loads as LlamaForCausalLM."""
     from ...lab import export as export_one

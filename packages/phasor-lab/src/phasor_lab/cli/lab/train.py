@@ -11,7 +11,6 @@ from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
 from ..threads import set_threads
-from .options import Json, Threads
 
 TrainingText = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
@@ -42,8 +41,10 @@ def train(
     heads: Heads = 4,
     lr: Lr = 3e-3,
     fsdp: Fsdp = False,
-    threads: Threads = 1,
-    as_json: Json = False,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of each process; more pays for wide models on an idle machine.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was.
 
