@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..run_folder.files import read_json
 from .data import Text, read_text
 from .encodings import ENCODINGS
 from .evaluate import FACTORS, evaluate, extend
 from .run import RunConfig
-from .train import CHECKPOINT, RUN, load_model
-
-ABOUT = {"about": {"command?": str, "text?": str, "paths?": [str]}}
+from .train import CHECKPOINT, load_run
+from .training import State
 
 Points = dict[str, list[tuple[float, list[float]]]]  # name: points x and the values of all seeds there
 
@@ -44,18 +42,18 @@ def measure(
     folders: Sequence[str | Path], text: Text | None, times: Sequence[float], schemes: Sequence[str], tokens: int
 ) -> list[Measured]:
     """The runs among ``folders``, by encoding and seed; ``text``: by default what each was trained on."""
-    found = [(folder, *load_model(folder)) for folder in find_runs(folders)]
-    found.sort(key=lambda run: (list(ENCODINGS).index(run[2].model.encoding), run[2].seed))
-    check_alike("text", (config.source for _, _, config in found))
-    check_alike("training length", (config.model.length for _, _, config in found))
-    abouts = [read_json(folder / RUN, ABOUT)["about"] for folder, _, _ in found]
-    source = text or _text_of(found[0][0] / RUN, abouts[0])
+    found = [(folder, *load_run(folder)) for folder in find_runs(folders)]
+    found.sort(key=lambda run: (list(ENCODINGS).index(run[2].config.model.encoding), run[2].config.seed))
+    check_alike("text", (state.config.source for *_, state in found))
+    check_alike("training length", (state.config.model.length for *_, state in found))
+    source = text or _text_of(found[0][0], found[0][2])
     factors, runs = [factor for factor in FACTORS if factor <= max(times, default=0)], []
-    for (folder, model, config), about in zip(found, abouts, strict=True):
+    for folder, model, state in found:
+        config = state.config
         evaluation, extension = evaluate(model, config, source, times=times, tokens=tokens), None
         if schemes and factors and config.model.rotary_spec:
             extension = extend(model, config, source, schemes=schemes, factors=factors, tokens=tokens)
-        runs.append(Measured(folder.name, config, about, evaluation, extension))
+        runs.append(Measured(folder.name, config, state.about, evaluation, extension))
     return runs
 
 
@@ -67,11 +65,11 @@ def check_alike(what: str, values: Iterable[Any]) -> None:
         )
 
 
-def _text_of(run: Path, about: dict[str, Any]) -> Text:
+def _text_of(folder: Path, state: State) -> Text:
     try:
-        return read_text(about.get("paths", ()))
+        return read_text(state.about.get("paths", ()))
     except (ValueError, OSError) as error:
-        raise ValueError(f"{error}; {run} names that text: name another place with --text") from None
+        raise ValueError(f"{error}; {folder} was trained on it: name its place now with --text") from None
 
 
 def by_length(runs: Sequence[Measured]) -> Points:

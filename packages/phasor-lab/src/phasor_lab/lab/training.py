@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,14 +20,26 @@ from .run import RunConfig
 CHECKPOINT, MODEL = "checkpoint.safetensors", "model."
 WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
 LEAST = 0.1  # of the learning rate, at the end
-STATE = {"run": dict, "losses": [(int, float)]}  # a loss for each step that is done
+PATTERN = {
+    "run": dict,
+    "losses": [(int, float)],
+    "about": {"command?": str, "text?": str, "paths?": [str]},
+}
+
+
+class State(NamedTuple):
+    """What a checkpoint says beside its tensors: the run, a loss for each step that is done, what was said of it."""
+
+    config: RunConfig
+    losses: list[float]
+    about: dict[str, Any]
 
 
 class DecoderTraining:
     """The model and its optimizer between two steps."""
 
-    def __init__(self, config: RunConfig, text: Text, group: Group) -> None:
-        self.config, self.text, self.group = config, text, group
+    def __init__(self, config: RunConfig, text: Text, group: Group, about: Mapping[str, Any] | None = None) -> None:
+        self.config, self.text, self.group, self.about = config, text, group, dict(about or {})
         self.losses: list[float] = []
         self.model = self.initial_model()
         self.optimizer = adamw(self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY)
@@ -80,11 +92,11 @@ class DecoderTraining:
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint, if there is one. A link that leads nowhere is: it is refused."""
         if os.path.lexists(path):
-            tensors, config, losses = read_checkpoint(path)
-            check_same(path, self.config.flat(), config.flat())
+            tensors, state = read_checkpoint(path)
+            check_same(path, self.config.flat(), state.config.flat())
             with naming(path):
                 self.fill(tensors)
-            self.losses = losses
+            self.losses = state.losses
 
     def fill(self, saved: Mapping[str, Tensor]) -> None:
         fill(self.tensors, saved)
@@ -95,20 +107,20 @@ class DecoderTraining:
 
     def save(self, folder: Path) -> None:
         """Write what `resume` reads, on any number of processes."""
-        tensors, state = self.whole_tensors(), {"run": self.config.to_dict(), "losses": self.losses}
-        with self.group.alike():
-            if self.group.first:
-                write_tensors(folder / CHECKPOINT, tensors, state)
+        tensors = self.whole_tensors()
+        if self.group.first:
+            state = {"run": self.config.to_dict(), "losses": self.losses, "about": self.about}
+            write_tensors(folder / CHECKPOINT, tensors, state)
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunConfig, list[float]]:
-    """Its tensors, the run that it is of, and the losses so far. Raises ``ValueError`` if it is damaged."""
-    tensors, state = read_tensors(path, WHAT, WAY_OUT, STATE)
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], State]:
+    """Its tensors, and what it says beside them. Raises ``ValueError`` if it is damaged."""
+    tensors, state = read_tensors(path, WHAT, WAY_OUT, PATTERN)
     with naming(path):
         config = RunConfig.from_dict(state["run"])
         if not 0 < len(state["losses"]) <= config.steps:
             raise ValueError(f"step {len(state['losses'])} of {config.steps}")
-    return tensors, config, state["losses"]
+    return tensors, State(config, state["losses"], state["about"])
 
 
 @contextmanager

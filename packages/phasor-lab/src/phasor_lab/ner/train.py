@@ -84,7 +84,8 @@ def train(
             for windows_of_step in shuffled(windows, config.batch, config.seed, training.epoch):
                 loss = training.advance(windows_of_step)
                 tell(training.step, training.steps, f"loss {loss:.3f}")
-            mean, threshold = training.mean.module, config.threshold
+            mean: Any = training.mean.module
+            threshold = config.threshold
             predictions = predict_windows(
                 mean, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
                 threshold=LEAST if threshold is None else threshold,

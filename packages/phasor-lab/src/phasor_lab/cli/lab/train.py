@@ -58,23 +58,22 @@ def train(
     set_threads(threads)
     files = text or []
     finished = []
+    source = read_text(files)
+    about = {
+        "command": shlex.join(["phasor", *sys.argv[1:]]), "text": ", ".join(source.names),
+        "paths": [str(path.resolve()) for path in files],
+    }  # fmt: skip
+    models = [
+        ModelConfig(encoding=name, layers=layers, dim=dim, heads=heads, length=length)
+        for name in encoding or ["rotary"]
+    ]
+    configs = [
+        RunConfig(
+            model=model, seed=number, tokens=tokens, batch=batch, lr=lr, source=source.sha256,
+        )
+        for model in models for number in seed or [0]
+    ]  # fmt: skip
     with process_group() as group:
-        with group.alike():
-            source = read_text(files)
-            about = {
-                "command": shlex.join(["phasor", *sys.argv[1:]]), "text": ", ".join(source.names),
-                "paths": [str(path.resolve()) for path in files],
-            }  # fmt: skip
-            models = [
-                ModelConfig(encoding=name, layers=layers, dim=dim, heads=heads, length=length)
-                for name in encoding or ["rotary"]
-            ]
-            configs = [
-                RunConfig(
-                    model=model, seed=number, tokens=tokens, batch=batch, lr=lr, source=source.sha256,
-                )
-                for model in models for number in seed or [0]
-            ]  # fmt: skip
         first = group.first
         for config in configs:
             folder = out / config.name
