@@ -1,7 +1,7 @@
 """F1 of the span heads with and without rotation, and of a CRF, on the same texts and seeds.
 
     python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none] [--crf]
-        [--head efficient] [--encoder convolution] [--out results.json]
+        [--head efficient] [--out results.json]
 
 Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
 F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
@@ -57,11 +57,11 @@ def one_run(
     args: argparse.Namespace,
 ) -> dict[str, float]:  # fmt: skip
     words = have_words(example.text for example in data)
-    encoder = args.encoder or ("convolution" if words else "bilstm")
+    encoder = "convolution" if words else "bilstm"
     tokenizer = make_tokenizer("words" if words else "characters", [example.text for example in data])
     usual = RECIPES[encoder]
     config = SpanConfig(
-        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
+        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, dim=usual.dim,
         dropout=usual.dropout, head=args.head or usual.head, rotary=head == "rotary",
     )  # fmt: skip
     training = TrainConfig(
@@ -91,7 +91,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--heads", nargs="+", default=["rotary", "none"])
     parser.add_argument("--head", choices=list(HEADS), default=None)
-    parser.add_argument("--encoder", default=None)
     parser.add_argument("--crf", action="store_true")
     parser.add_argument("--out", default=None)
     return parser.parse_args()

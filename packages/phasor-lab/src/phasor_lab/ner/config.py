@@ -62,10 +62,10 @@ def usual_batch(sentences: int) -> int:
 class SpanConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
-    ``encoder`` is ``"bilstm"`` or ``"convolution"`` (over windows of three tokens), ``layers`` layers of width ``dim``
-    on embeddings of tokens. With ``words`` the tokens are words, known by hashed features in a table of ``rows``.
-    ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its own. Longer texts than
-    ``max_length`` tokens are cut into windows that overlap by ``overlap``.
+    ``encoder`` is ``"bilstm"`` on characters, or ``"convolution"`` on words (over windows of three), known by hashed
+    features in a table of ``rows``: ``layers`` layers of width ``dim``. ``"pretrained"`` is a transformers encoder,
+    which has all these settings in a config of its own. Longer texts than ``max_length`` tokens are cut into windows
+    that overlap by ``overlap``.
 
     >>> SpanConfig(labels=("name",), vocab=100).encoder
     'bilstm'
@@ -80,7 +80,6 @@ class SpanConfig(Config):
     head: str = "efficient"
     head_dim: int = 64
     rotary: bool = True
-    words: bool = False
     rows: int = 20_000
     max_length: int = 256
     overlap: int = 64
@@ -94,9 +93,6 @@ class SpanConfig(Config):
         for name, most in MOST.items():
             at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
-        flag("words", self.words)
-        if self.words and self.encoder == "pretrained":
-            raise ValueError("words must be False for a pretrained encoder, which has tokens of its own, got True")
         whole("overlap", self.overlap, at_least=0)
         if self.overlap >= self.max_length:
             raise ValueError(f"overlap must be below max_length = {self.max_length}, got {self.overlap}")
@@ -110,6 +106,11 @@ class SpanConfig(Config):
         weights = embedded + self.dim * (12 * self.layers * self.dim + types * self.head_dim)
         if self.encoder != "pretrained":
             at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, layers, vocab or head_dim smaller")
+
+    @property
+    def words(self) -> bool:
+        """Whether its tokens are words."""
+        return self.encoder == "convolution"
 
 
 def _check_labels(labels: Any) -> None:

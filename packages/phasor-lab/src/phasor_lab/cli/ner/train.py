@@ -92,7 +92,7 @@ def train(
     tokenizer, max_length = tokenizer_and_limits(encoder, "words" if words else "characters", texts, max_length)
     model_config = SpanConfig(
         labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, dim=usual.dim, dropout=usual.dropout,
-        head=usual.head, words=words, max_length=max_length, overlap=max_length // 4,
+        head=usual.head, max_length=max_length, overlap=max_length // 4,
     )  # fmt: skip
     if encoder is None:
         tell(f"model: {kind} on {'words' if words else 'characters'}, width {model_config.dim}")
