@@ -1,7 +1,7 @@
 """What decides a span model, and what decides its training."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer
 from phasor.encodings.heads.decode import MODES, Mode
@@ -20,42 +20,6 @@ MOST = {
     "head_dim": 2**12,
     "max_length": 2**16,
 }
-
-
-class Recipe(NamedTuple):
-    """What is taken where nothing else is given."""
-
-    dim: int
-    dropout: float
-    lr: float
-    head: str
-
-
-# By what was measured (docs/spans.md, section 12): queries and keys for each label are worth two points over a BiLSTM
-# on characters with few texts, and nothing on words.
-RECIPES = {
-    "bilstm": Recipe(192, 0.2, 3e-3, "global-pointer"),
-    "convolution": Recipe(96, 0.3, 2e-3, "efficient"),
-    "pretrained": Recipe(192, 0.1, 5e-5, "efficient"),
-}
-
-
-def usual_epochs(sentences: int) -> int:
-    """Many passes over few sentences, few over many: 10 and one for each time that ``sentences`` goes into 6,000.
-
-    >>> usual_epochs(200), usual_epochs(1500), usual_epochs(24000)
-    (40, 14, 10)
-    """
-    return 10 + min(50, 6000 // max(1, sentences))
-
-
-def usual_batch(sentences: int) -> int:
-    """Smaller steps, and so more of them, where there is little to learn from.
-
-    >>> usual_batch(1500), usual_batch(24000)
-    (16, 32)
-    """
-    return 16 if sentences < 5000 else 32
 
 
 @dataclass(frozen=True, kw_only=True)

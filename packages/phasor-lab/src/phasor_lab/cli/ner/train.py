@@ -1,6 +1,7 @@
 """`phasor ner train`: a span model from labelled texts."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,13 +67,10 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on labelled texts, and keep the epoch that is best on the development data."""
-    from ...ner import SpanConfig, TrainConfig, labels_of, read
+    from ...ner import labels_of, read, usual
     from ...ner import train as train_one
-    from ...ner.config import RECIPES, usual_batch, usual_epochs
-    from ...ner.data import hold_out, usual_mode
+    from ...ner.data import hold_out
     from ...ner.model import new_model
-    from ...ner.tokens import tokenizer_and_limits
-    from ...ner.words import have_words
 
     check_folder_target("--out", out)
     prepare(threads, device)
@@ -85,24 +83,14 @@ def train(
         examples, dev_examples = hold_out(examples, data)
     else:
         dev_examples = read(dev, labels=labels, columns=column)
-    texts = [example.text for example in examples]
-    words = encoder is None and have_words(texts)
-    kind = "pretrained" if encoder else "convolution" if words else "bilstm"
-    usual = RECIPES[kind]
-    tokenizer, max_length = tokenizer_and_limits(encoder, "words" if words else "characters", texts, max_length)
-    model_config = SpanConfig(
-        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, dim=usual.dim, dropout=usual.dropout,
-        head=usual.head, max_length=max_length, overlap=max_length // 4,
-    )  # fmt: skip
+    model, config, tokenizer = usual(examples, encoder, max_length)
     if encoder is None:
-        tell(f"model: {kind} on {'words' if words else 'characters'}, width {model_config.dim}")
-    config = TrainConfig(
-        seed=seed, epochs=epochs or usual_epochs(len(examples)), batch=usual_batch(len(examples)),
-        lr=usual.lr if lr is None else lr, threshold=threshold, mode=mode or usual_mode(examples),
-    )  # fmt: skip
+        tell(f"model: {model.encoder} on {'words' if model.words else 'characters'}, width {model.dim}")
+    given = {"epochs": epochs, "lr": lr, "mode": mode, "threshold": threshold}
+    config = replace(config, seed=seed, **{name: value for name, value in given.items() if value is not None})
     summary = _summary(
         train_one(
-            new_model(model_config, seed, encoder), tokenizer, examples, dev_examples, config, out,
+            new_model(replace(model, labels=labels), seed, encoder), tokenizer, examples, dev_examples, config, out,
             device=device, progress=not as_json and sys.stderr.isatty(), say=tell,
         )
     )  # fmt: skip
