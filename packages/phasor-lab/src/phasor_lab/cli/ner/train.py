@@ -86,7 +86,7 @@ def train(
     model, config, tokenizer = usual(examples, encoder, max_length)
     if encoder is None:
         tell(f"model: {model.encoder} on {'words' if model.words else 'characters'}, width {model.dim}")
-    given = {"epochs": epochs, "lr": lr, "mode": mode, "threshold": threshold}
+    given: dict[str, Any] = {"epochs": epochs, "lr": lr, "mode": mode, "threshold": threshold}
     config = replace(config, seed=seed, **{name: value for name, value in given.items() if value is not None})
     summary = _summary(
         train_one(
