@@ -35,8 +35,10 @@ def usual(
 
     >>> from .data import Entity
     >>> model, training, _ = usual([Example("Ada met Bob", (Entity(0, 3, "name"),), "")])
-    >>> model.encoder, model.head, training.epochs, training.mode
-    ('convolution', 'efficient', 60, 'flat')
+    >>> model.encoder, model.head, model.dim, model.overlap
+    ('convolution', 'efficient', 96, 64)
+    >>> training.epochs, training.batch, training.lr, training.mode
+    (60, 16, 0.002, 'flat')
     """
     texts = [example.text for example in examples]
     words = encoder is None and have_words(texts)
