@@ -1,7 +1,7 @@
 """F1 of the span heads with and without rotation, and of a CRF, on the same texts and seeds.
 
     python benchmarks/spans.py TRAIN DEV [TEST] [--sentences 1500] [--seeds 5] [--heads rotary none] [--crf]
-        [--head efficient] [--encoder convolution] [--out results.json]
+        [--head efficient] [--out results.json]
 
 Everything but the head is what `phasor ner train` chooses by itself; the epoch and the threshold are those of the best
 F1 on DEV. With TEST, F1 on it is what counts. Prints each run, then the paired differences from the rotary head with
@@ -12,17 +12,16 @@ import argparse
 import json
 import statistics
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from spans_crf import crf_scores
 
-from phasor_lab.ner import Example, SpanConfig, TrainConfig, evaluate, labels_of, predict, read, train
-from phasor_lab.ner.config import HEADS, RECIPES, usual_batch, usual_epochs
-from phasor_lab.ner.data import usual_mode
+from phasor_lab.ner import Example, evaluate, predict, read, train, usual
+from phasor_lab.ner.config import HEADS
 from phasor_lab.ner.model import load, new_model
-from phasor_lab.ner.tokens import make_tokenizer
 from phasor_lab.ner.words import have_words
 
 
@@ -30,13 +29,12 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(1)
     data = read(args.train)[: args.sentences]
-    labels = labels_of(data)
     dev = read(args.dev)
     test = read(args.test) if args.test else dev
     runs: dict[str, list[dict[str, float]]] = {head: [] for head in args.heads}
     for seed in range(args.seeds):
         for head in args.heads:
-            runs[head].append(one_run(data, dev, test, labels, head, seed, args))
+            runs[head].append(one_run(data, dev, test, head, seed, args))
             print(head, seed, json.dumps(runs[head][-1]), flush=True)
     result: dict[str, Any] = {"arguments": vars(args), "runs": runs}
     if args.crf:
@@ -53,21 +51,11 @@ def main() -> None:
 
 
 def one_run(
-    data: list[Example], dev: list[Example], test: list[Example], labels: tuple[str, ...], head: str, seed: int,
-    args: argparse.Namespace,
+    data: list[Example], dev: list[Example], test: list[Example], head: str, seed: int, args: argparse.Namespace,
 ) -> dict[str, float]:  # fmt: skip
-    words = have_words(example.text for example in data)
-    encoder = args.encoder or ("convolution" if words else "bilstm")
-    tokenizer = make_tokenizer("words" if words else "characters", [example.text for example in data])
-    usual = RECIPES[encoder]
-    config = SpanConfig(
-        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=encoder, words=words, dim=usual.dim,
-        dropout=usual.dropout, head=args.head or usual.head, rotary=head == "rotary",
-    )  # fmt: skip
-    training = TrainConfig(
-        seed=seed, epochs=args.epochs or usual_epochs(len(data)), batch=usual_batch(len(data)), lr=usual.lr,
-        mode=usual_mode(data),
-    )  # fmt: skip
+    config, training, tokenizer = usual(data)
+    config = replace(config, head=args.head or config.head, rotary=head == "rotary")
+    training = replace(training, seed=seed, epochs=args.epochs or training.epochs)
     model = new_model(config, seed)
     with tempfile.TemporaryDirectory() as folder:
         result = train(model, tokenizer, data, dev, training, folder)
@@ -91,7 +79,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--heads", nargs="+", default=["rotary", "none"])
     parser.add_argument("--head", choices=list(HEADS), default=None)
-    parser.add_argument("--encoder", default=None)
     parser.add_argument("--crf", action="store_true")
     parser.add_argument("--out", default=None)
     return parser.parse_args()

@@ -21,8 +21,8 @@ BY_NAME = {
     "checking/check.check": 16,
     "apply/short_ways.into_cache": 14,  # once a token and layer: tuples that join some of them take 0.4 us of 6
     # Commands: typer reads the options of a command from its parameters.
-    "lab/train.train": 16,
-    "ner/train.train": 20,
+    "lab/train.train": 14,
+    "ner/train.train": 14,
     "cli/plan.plan": 17,
 }
 MADE = ("performance.md", "models.md")  # pages that a program writes

@@ -27,9 +27,7 @@ RUN = "rotary-seed0"
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 64}
 FEW, MANY = 3, 60  # damages of a command's files
 TINY = ("--tokens", "256", "--batch", "2", "--layers", "1", "--dim", "8", "--heads", "1", "--length", "16")
-NER = (
-    "ner", "train", "{}/train.jsonl", "--dev", "{}/train.jsonl", "--epochs", "1", "--dim", "8", "--layers", "1",
-)  # fmt: skip
+NER = ("ner", "train", "{}/train.jsonl", "--dev", "{}/train.jsonl", "--epochs", "1")
 
 
 # --- sound folders --------------------------------------------------------------------------------------------------
@@ -90,12 +88,6 @@ def run(place, phasor):
     (place / "runs" / RUN).rename(place / RUN)
 
 
-def evaluated(place, phasor):
-    run(place, phasor)
-    words = ("--tokens", "64", "--times", "1,2", "--text", TEXT)
-    assert phasor("lab", "evaluate", place / RUN, *words)[0] == 0
-
-
 def spans(place, phasor):
     from ner.toy import TRAIN, write_spans
 
@@ -123,17 +115,15 @@ COMMANDS = {
     "plan --gguf": (gguf, "plan {}/model --length 5000 --engine llama.cpp --write {}/new --gguf {}/model.gguf"),
     "study": (text, "study {}/model --text {}/text.txt --length 16"),
     "fit": (text, "fit {}/model --text {}/text.txt --length 300 --evaluations 10"),
-    "lab evaluate": (run, f"lab evaluate {{}}/{RUN} --tokens 64 --text {TEXT}"),
     "lab export": (run, f"lab export {{}}/{RUN} {{}}/new"),
-    "lab extend": (run, f"lab extend {{}}/{RUN} --tokens 64 --text {TEXT} --schemes ntk"),
-    "lab report": (evaluated, f"lab report {{}}/{RUN} --out {{}}/new"),
+    "lab report": (run, f"lab report {{}}/{RUN} --out {{}}/new --tokens 64 --times 1,2 --text {TEXT}"),
     "lab train": (text, " ".join(("lab train --text {}/text.txt --out {}/new", *TINY))),
     "lab train, again": (run, " ".join((f"lab train --text {TEXT} --out {{}}", *TINY))),
     "ner train": (spans, " ".join((*NER, "--out {}/new"))),
     "ner evaluate": (ner_model, "ner evaluate {}/model {}/train.jsonl"),
     "ner predict": (ner_model, "ner predict {}/model {}/train.jsonl --threshold 0.9"),
 }
-WRITES_INTO_WHAT_IT_READS = ("lab evaluate", "lab extend", "lab train, again")
+WRITES_INTO_WHAT_IT_READS = ("lab train, again",)
 
 
 # --- the law --------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_while_a_model_is_trained(training, tmp_path):
     while not (run / "checkpoint.safetensors").exists() and training.poll() is None:
         time.sleep(0.01)
     assert_stopped(training)
-    assert sorted(path.name for path in run.iterdir()) == ["checkpoint.safetensors", "metrics.jsonl", "run.json"]
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoint.safetensors", "metrics.jsonl"]
 
 
 @pytest.mark.slow

@@ -51,9 +51,8 @@ READ = {
     "engine --renew", "plan --gguf", "convert SRC", "doctor --text", "fuse MODEL.onnx",
     "fit MODEL", "fit --text", "fit --holdout", "study MODEL", "study --text",
     "lab train --text", "lab compare --text", "plan --weights",
-    "lab evaluate RUN…", "lab evaluate --text", "lab extend RUN…", "lab extend --text", "lab export RUN",
-    "lab report RUN…", "ner train TRAIN", "ner train --dev", "ner evaluate MODEL",
-    "ner evaluate DATA", "ner predict MODEL",
+    "lab export RUN", "lab report RUN…", "lab report --text", "ner train --encoder",
+    "ner train TRAIN", "ner train --dev", "ner evaluate MODEL", "ner evaluate DATA", "ner predict MODEL",
 }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from phasor import RotarySpec
 from phasor.rotary.scaling import Linear, YaRN
 from phasor_lab.lab import Decoder, ModelConfig, RunConfig, read_text
-from phasor_lab.lab.training import learning_rate
+from phasor_lab.lab.training import LEAST
+from phasor_lab.run_folder.training import WEIGHT_DECAY, learning_rate
 
 MODEL = ModelConfig(layers=2, dim=64, heads=2, length=256)
 RUN = RunConfig(model=MODEL, tokens=2_900_000, batch=16, lr=4e-3)
@@ -34,10 +35,10 @@ def trained(spec: RotarySpec, text: Path) -> Decoder:
     """A decoder that has only ever turned by ``spec``."""
     torch.manual_seed(0)
     model, data = Decoder(MODEL), read_text([text])
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=RUN.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY)
     for step in range(RUN.steps):
         tokens, targets = data.batch(RUN.seed, step, RUN.batch, MODEL.length)
-        optimizer.param_groups[0]["lr"] = learning_rate(RUN, step)
+        optimizer.param_groups[0]["lr"] = learning_rate(RUN.lr, step, RUN.steps, LEAST)
         loss = F.cross_entropy(model(tokens, rotary=spec).flatten(0, 1), targets.flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

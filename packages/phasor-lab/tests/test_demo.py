@@ -108,7 +108,9 @@ def test_the_wavelengths_before_a_scaling_are_told_of_where_they_are_drawn():
     (facts,) = model_facts(read_config(config))
     assert "Grey: before scaling" in caption(facts)
     assert "above the trained length" in caption(facts)  # the scaling says it
-    grey = [line for line in wavelengths(facts).axes[0].lines if line.get_label() == "before scaling"]
+    (axes,) = wavelengths(facts).axes
+    assert (axes.get_yscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "pair", "wavelength (tokens)")
+    grey = [line for line in axes.lines if line.get_label() == "before scaling"]
     assert [len(line.get_xdata()) for line in grey] == [64 - facts.count("kept")]
 
 

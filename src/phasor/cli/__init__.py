@@ -52,8 +52,6 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ValueError, OSError) as error:
-        if type(error).__name__ == "SaidByAll" and os.environ.get("RANK", "0") != "0":
-            sys.exit(2)
         _stop(str(error))
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -8,17 +8,10 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-PATIENCE = timedelta(minutes=10)  # for a process that has to come
-
-
-class SaidByAll(ValueError):
-    """An error that all processes raise: the first one says it."""
 
 
 @dataclass(frozen=True)
@@ -67,39 +60,14 @@ class Group:
             dist.barrier()
 
     def gather(self, word: Any) -> list[Any]:
-        """What each process gives, plain data, in the order of the ranks.
-
-        Raises ``ValueError`` on the first process, naming the ranks that did not come within `PATIENCE`.
-        """
+        """What each process gives, plain data, in the order of the ranks."""
         if self.size == 1:
             return [word]
         import torch.distributed as dist
 
-        try:
-            dist.monitored_barrier(timeout=PATIENCE, wait_all_ranks=True)
-        except RuntimeError as error:
-            raise ValueError(f"all processes must come here within {PATIENCE}, got: {error}") from None
         words: list[Any] = [None] * self.size
         dist.all_gather_object(words, word)
         return words
-
-    @contextmanager
-    def alike(self) -> Iterator[None]:
-        """All go on after this block, or all raise ``SaidByAll`` with what the first one that fails says."""
-        message = ""
-        try:
-            yield
-        except SaidByAll:
-            raise
-        except (ValueError, OSError) as error:
-            if self.size == 1:
-                raise
-            message = str(error)
-        errors = self.gather(message)
-        failed = [rank for rank, word in enumerate(errors) if word]
-        if failed:
-            where = "" if failed[0] == 0 else f"rank {failed[0]}: "
-            raise SaidByAll(where + errors[failed[0]])
 
 
 @contextmanager

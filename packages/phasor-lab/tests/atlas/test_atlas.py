@@ -183,14 +183,6 @@ def test_the_folder(tmp_path, phasor, monkeypatch, hurry):
     assert "sinusoids(torch.arange(128), 64)" in page
 
 
-def test_without_matplotlib_one_line(tmp_path, phasor, monkeypatch):
-    monkeypatch.setattr("phasor_lab.cli.atlas.find_spec", lambda name: None)
-    code, out, err = phasor("atlas", "--out", tmp_path / "a")
-    assert code == 2 and not out
-    assert err == "phasor: atlas needs matplotlib; install it with: pip install 'phasor-rope[plots]'\n"
-    assert not (tmp_path / "a").exists()
-
-
 def module(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     found = importlib.util.module_from_spec(spec)

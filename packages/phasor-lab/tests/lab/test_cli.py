@@ -12,6 +12,7 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 from phasor_lab.cli.lab import app
+from phasor_lab.lab import SCHEMES
 
 TINY = ["--tokens", "640", "--length", "16", "--batch", "8", "--dim", "16", "--heads", "2", "--threads", "1"]
 
@@ -45,25 +46,22 @@ def test_from_text_to_report(text_file, tmp_path):
         ("rotary-seed0", 5),
         ("learned-seed0", 5),
     ]
-    evaluated = json.loads(call("evaluate", runs, "--times", "1,2", "--tokens", "256", "--json"))
-    assert [row["length"] for row in evaluated[str(runs / "rotary-seed0")]["by_length"]] == [16, 32]
-    extended = json.loads(call("extend", runs, "--schemes", "none,yarn", "--factors", "2", "--tokens", "64", "--json"))
-    assert list(extended) == [str(runs / "rotary-seed0")]
-    reported = json.loads(call("report", runs, "--out", tmp_path / "report", "--json"))
-    assert set(reported["sections"]) == {"loss_by_length", "extension"}
-    assert (tmp_path / "report" / "report.txt").is_file()
+    out = ["--out", tmp_path / "report"]
+    reported = json.loads(call("report", runs, *out, "--times", "1,2", "--tokens", "256", "--json"))
+    curves = {name: section["curves"] for name, section in reported["sections"].items()}
+    assert [length for length, _ in curves["loss_by_length"]["rotary"]] == [16, 32]
+    assert [factor for factor, _ in curves["extension"]["yarn"]] == [2] and list(curves["extension"]) == list(SCHEMES)
+    text = (tmp_path / "report" / "report.txt").read_text()
+    assert "windows of the context length do not overlap" in text and "No fine-tuning" in text
+    assert "Hardly trained: rotary-seed0" in text  # by five steps
 
 
 def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):
     runs = tmp_path / "runs"
     assert "5 steps, last loss" in call("train", "--text", text_file, "--out", runs, *TINY)
     assert "already finished" in call("train", "--text", text_file, "--out", runs, *TINY)
-    shown = call("evaluate", runs, "--times", "1,2", "--tokens", "256")
-    assert "rotary" in shown
-    assert "windows of the context length do not overlap" in shown
-    shown = call("extend", runs, "--schemes", "yarn", "--factors", "2", "--tokens", "64")
-    assert "yarn" in shown
-    assert "No fine-tuning" in shown
+    shown = call("report", runs, "--out", tmp_path / "report", "--times", "1,2", "--tokens", "256")
+    assert "rotary" in shown and "yarn" in shown and str(tmp_path / "report" / "report.txt") in shown
     pytest.importorskip("safetensors")
     call("export", runs / "rotary-seed0", tmp_path / "llama")
     assert (tmp_path / "llama" / "model.safetensors").is_file()
@@ -81,13 +79,8 @@ def test_for_people_there_are_tables_and_the_protocol(text_file, tmp_path):
             r"batch \* length must be at most 4,194,304, got 64,000,000,000; make the b",
         ),
         (["train", "--threads", "1025"], "--threads must be at most 1024, got 1025"),
-        (["evaluate", "nowhere", "--threads", str(2**31)], "--threads must be at most 1024, got 2147483648"),
-        (["extend", "nowhere", "--threads", str(10**30)], r"--threads must be an integer of at most 2\*\*62, got 1"),
-        (["train", "--cp", str(10**30)], r"cp must be an integer of at most 2\*\*62, got 1"),
-        (["train", "--tp", "3"], r"the number of processes must be a multiple of cp x tp = 3, got 1; start them by"),
-        (["train", "--fsdp"], "fsdp needs two processes or more beside tp=1, got 1 in all"),
-        (["evaluate", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
-        (["report", "nowhere"], "folder must hold runs"),
+        (["train", "--fsdp"], "fsdp needs two processes or more, got 1; start them by: torchrun --nproc-per-node 2"),
+        (["report", "nowhere"], "folder must hold runs as `phasor lab train` makes them, got 'nowhere'"),
         (["export", "nowhere", "x"], "run must be a folder with checkpoint.safetensors"),
     ],
 )
@@ -98,23 +91,15 @@ def test_mistakes_are_value_errors(tmp_path, monkeypatch, words, message):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["evaluate", "extend"])
-def test_a_run_that_cannot_be_written_to_is_told_before_any_work(command, tmp_path, monkeypatch):
-    (tmp_path / "checkpoint.safetensors").write_text("no run at all")
-    monkeypatch.setattr("os.access", lambda path, how: not how & os.W_OK)
-    with pytest.raises(ValueError, match=r"RUN must be in a folder that can be written, got '.*'; name another"):
-        call(command, tmp_path)
-
-
 def test_lists_of_numbers_are_checked(text_file, tmp_path):
     call("train", "--text", text_file, "--out", tmp_path, *TINY)
     for bad in ("1;2", "nan", "1,inf", ""):
-        with pytest.raises(ValueError, match=f"times must be numbers with commas, got '{bad}'"):
-            call("evaluate", tmp_path, "--times", bad)
+        with pytest.raises(ValueError, match=f"--times must be numbers with commas, got '{bad}'"):
+            call("report", tmp_path, "--times", bad)
     with pytest.raises(ValueError, match="times must give contexts of at most 1,048,576 bytes, got 1e"):
-        call("evaluate", tmp_path, "--times", "1e9")
-    with pytest.raises(ValueError, match="factors must be integers of at least 1, got"):
-        call("extend", tmp_path, "--factors", "2.5")
+        call("report", tmp_path, "--times", "1e9")
+    with pytest.raises(ValueError, match="times must be positive multiples of the training length, got"):
+        call("report", tmp_path, "--times", "0")
 
 
 @pytest.mark.slow

@@ -3,49 +3,40 @@ from itertools import pairwise
 
 import pytest
 
-from phasor_lab.lab import ModelConfig, RunConfig, figures, report
-from phasor_lab.lab.results import EVALUATION, EXTENSION, find_runs
-from phasor_lab.lab.train import CHECKPOINT, RUN
+from phasor_lab.lab import ModelConfig, RunConfig, figures, report, results
+from phasor_lab.run_folder.pictures import png_bytes
 
 pytest.importorskip("matplotlib")
 
 
-MEASURED = {"trained_loss": 2.0, "byte_pairs_loss": 2.5}
-
-
-def make_run(folder, encoding, seed, losses, extension=None, protocol="tiles", **model):
-    """A run as train, evaluate and extend leave it, with chosen numbers; `losses` is {length: loss}."""
-    config = RunConfig(model=ModelConfig(encoding=encoding, **model), seed=seed, source="abc")
-    place = folder / config.name
-    place.mkdir(parents=True)
-    (place / CHECKPOINT).touch()
+def run_of(encoding, seed, losses, extension=(), trained_loss=2.0):
+    """A run as it is measured, with chosen numbers; `losses` is {length: loss}."""
+    config = RunConfig(model=ModelConfig(encoding=encoding), seed=seed, source="abc")
     about = {"command": f"phasor lab train --encoding {encoding} <&>", "text": "sentences.txt"}
-    (place / RUN).write_text(json.dumps({"run": config.to_dict(), "about": about}))
-    rows = [{"length": n, "loss": x} for n, x in losses.items()]
-    (place / EVALUATION).write_text(json.dumps({**MEASURED, "protocol": protocol, "by_length": rows}))
-    if extension:
-        rows = [{"scheme": s, "factor": f, "length": 64 * f, "loss": x} for s, f, x in extension]
-        (place / EXTENSION).write_text(json.dumps({**MEASURED, "protocol": "tiles", "table": rows}))
-    return place
-
-
-def write_runs(folder):
-    make_run(folder, "rotary", 0, {64: 2.0, 128: 3.0}, [("none", 2, 3.0), ("yarn", 2, 2.5)])
-    make_run(folder, "rotary", 1, {64: 2.5, 128: 4.0}, [("none", 2, 4.0), ("yarn", 2, 2.0)])
-    make_run(folder, "learned", 0, {64: 2.25, 128: None})
-    return folder
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return write_runs(tmp_path / "runs")
+    measured = {"trained_loss": trained_loss, "byte_pairs_loss": 2.5, "protocol": "tiles"}
+    by_length = [{"length": n, "loss": x} for n, x in losses.items()]
+    table = [{"scheme": s, "factor": f, "length": 64 * f, "loss": x} for s, f, x in extension]
+    return results.Measured(
+        config.name,
+        config,
+        about,
+        {**measured, "by_length": by_length},
+        {**measured, "table": table} if table else None,
+    )
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     """A report of runs of every kind, and what it returned."""
+    runs = [
+        run_of("rotary", 0, {64: 2.0, 128: 3.0}, [("none", 2, 3.0), ("yarn", 2, 2.5)]),
+        run_of("rotary", 1, {64: 2.5, 128: 4.0}, [("none", 2, 4.0), ("yarn", 2, 2.0)]),
+        run_of("learned", 0, {64: 2.25, 128: None}),
+    ]
     folder = tmp_path_factory.mktemp("report")
-    return folder / "report", report([write_runs(folder / "runs")], folder / "report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "measure", lambda *_: runs)
+        return folder, report([], folder)
 
 
 def test_numbers_of_several_seeds_stand_side_by_side(reported):
@@ -74,12 +65,9 @@ def test_the_text_shows_means_ranges_protocol_and_command(reported):
 
 
 @pytest.mark.parametrize("word", ["a\x1b[31m", "a\x00", "a\ud800", "漢字", r"$\frac{$", "x" * 400_000])
-def test_names_of_schemes_are_only_words_in_a_figure(word, tmp_path):
+def test_names_are_only_words_in_a_figure(word):
     """matplotlib takes what stands between dollar signs for a formula, and warns of letters that its font lacks."""
-    runs = tmp_path / "runs"
-    make_run(runs, "rotary", 0, {64: 2.0, 128: 3.0}, [("none", 2, 3.0), (word, 2, 2.5)])
-    make_run(runs, "rotary", 1, {64: 2.5, 128: 4.0}, [("none", 2, 4.0), (word, 2, 2.0)])
-    report([runs], tmp_path / "report")
+    png_bytes(figures.curves({word: [(64, [2.0])]}, title="", xlabel=""), dpi=150)
 
 
 def test_every_line_of_a_chart_has_a_look_of_its_own():
@@ -91,18 +79,8 @@ def test_every_line_of_a_chart_has_a_look_of_its_own():
         assert one["linestyle"] != after["linestyle"] and one["color"] != after["color"]
 
 
-def test_runs_that_do_not_compare_are_refused(runs, tmp_path):
+def test_runs_that_do_not_compare_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"folder must hold runs as `phasor lab train` makes them, got '.*nothing'"):
-        find_runs([tmp_path / "nothing"])
-    odd = make_run(tmp_path / "odd", "none", 0, {64: 1.0}, protocol="slides")
-    with pytest.raises(ValueError, match=r"must share their protocol, got \['slides', 'tiles'\]; report them apart"):
-        report([runs, odd], tmp_path / "report")
-    longer = make_run(tmp_path / "longer", "none", 0, {64: 1.0}, length=32)
-    with pytest.raises(ValueError, match=r"must share their training length, got \['32', '64'\]"):
-        report([runs, longer], tmp_path / "report")
-    (odd / EVALUATION).unlink()
-    with pytest.raises(ValueError, match=r"evaluated to be reported; call `phasor lab evaluate` first on .*odd"):
-        report([odd], tmp_path / "report")
-    (odd / EVALUATION).write_text("{")
-    with pytest.raises(ValueError, match=r"evaluation.json must be JSON as phasor wrote it, got: .*; delete it"):
-        report([odd], tmp_path / "report")
+        report([tmp_path / "nothing"], tmp_path / "report")
+    with pytest.raises(ValueError, match=r"must share their training length, got \['32', '64'\]; report them apart"):
+        results.check_alike("training length", (32, 64, 64))

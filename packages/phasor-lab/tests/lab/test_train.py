@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from phasor_lab.lab import Decoder, ModelConfig, RunConfig, load_model, read_text, train
-from phasor_lab.lab.train import CHECKPOINT, METRICS, RUN
+from phasor_lab.lab.train import CHECKPOINT, METRICS
 from phasor_lab.run_folder.tensors import read_tensors
 
 from . import child
@@ -64,19 +64,7 @@ def test_a_finished_run_is_left_as_it_is(config, text, tmp_path):
     again = train(config, tmp_path, text, about={"command": "again"})
     assert (again.resumed_at, again.loss) == (config.steps, first.loss)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert before.keys() == {CHECKPOINT, METRICS, "run.json"}
-
-
-def test_what_a_finished_run_says_of_itself_is_written_again_where_it_is_damaged(config, text, tmp_path):
-    """As the report asks for: repeat `phasor lab train`."""
-    train(config, tmp_path, text, about={"command": "phasor"})
-    sound = (tmp_path / RUN).read_bytes()
-    for damaged in (None, b"{", b'{"run": {}, "about": {}}', sound.replace(b'"seed": 0', b'"seed": 1')):
-        (tmp_path / RUN).unlink()
-        if damaged is not None:
-            (tmp_path / RUN).write_bytes(damaged)
-        train(config, tmp_path, text, about={"command": "phasor"})
-        assert (tmp_path / RUN).read_bytes() == sound
+    assert before.keys() == {CHECKPOINT, METRICS}
 
 
 @pytest.mark.parametrize("damaged", [None, b"no log", b""])
@@ -92,7 +80,7 @@ def test_losses_live_in_the_checkpoint_and_a_damaged_log_is_written_again(config
 
 
 def test_what_killed_runs_left_goes(config, text, tmp_path):
-    names = {CHECKPOINT, METRICS, "run.json"}
+    names = {CHECKPOINT, METRICS}
     for name in names:
         (tmp_path / f"{name}.7.partial").touch()
     train(config, tmp_path, text)
@@ -223,16 +211,9 @@ def test_the_process_group_ends_with_the_training(config, text_file, tmp_path, s
         assert told["in a step"] and told["at the end"] == [] and told["error"] == error, (rank, told)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"lr": 0.0}, "lr must be a finite number above 0, got 0.0"),
-        ({"warmup": 2.0}, "warmup must be at most 1 .*, got 2.0"),
-    ],
-)
-def test_a_bad_run_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        RunConfig(**{"model": ModelConfig(), **changes})
+def test_a_bad_run_is_refused():
+    with pytest.raises(ValueError, match=r"lr must be a finite number above 0, got 0\.0"):
+        RunConfig(model=ModelConfig(), lr=0.0)
 
 
 def test_a_diverging_run_stops(text, tmp_path):

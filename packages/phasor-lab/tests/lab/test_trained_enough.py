@@ -1,16 +1,15 @@
 """A report says of which models nothing can be concluded, because they have hardly learnt anything."""
 
-import json
 import math
 
 import pytest
 import torch
 
-from phasor_lab.lab import Decoder, evaluate, extend, report
+from phasor_lab.lab import Decoder, evaluate, extend
 from phasor_lab.lab.byte_pairs import byte_pairs_loss
-from phasor_lab.lab.results import EVALUATION, gather, training_note
+from phasor_lab.lab.results import training_note
 
-from .test_report import make_run
+from .test_report import run_of
 
 
 def test_pairs_are_counted_as_the_formula_says():
@@ -38,37 +37,7 @@ def test_an_untrained_model_is_measured_against_counting(config, text):
     assert results[0]["trained_loss"] == pytest.approx(results[0]["by_length"][0]["loss"], rel=1e-6)
 
 
-@pytest.fixture
-def run(tmp_path):
-    """``run(loss, pairs)`` is the folder of runs with one of that loss."""
-
-    def of(loss, pairs):
-        place = make_run(tmp_path, "rotary", 0, {64: 2.0, 128: 3.0})
-        said = json.loads((place / EVALUATION).read_text()) | {"trained_loss": loss, "byte_pairs_loss": pairs}
-        (place / EVALUATION).write_text(json.dumps(said))
-        return tmp_path
-
-    return of
-
-
-def test_a_model_no_better_than_counting_is_called_hardly_trained(run):
-    note = training_note(gather([run(2.5, 2.5)]))
-    assert note.startswith("Hardly trained: rotary-seed0 (2.50 against 2.50).")
-    assert "--tokens" in note
-
-
-def test_a_trained_model_needs_no_note(run):
-    assert training_note(gather([run(1.7, 2.5)])) == ""
-
-
-@pytest.mark.parametrize("loss, pairs", [("2.5", 2.5), (2.5, "2.5"), (None, 2.5)])
-def test_a_measurement_that_is_no_number_is_refused(run, loss, pairs):
-    with pytest.raises(ValueError, match=r"evaluation.json must"):
-        gather([run(loss, pairs)])
-
-
-def test_the_page_and_the_numbers_carry_the_note(run, tmp_path):
-    pytest.importorskip("matplotlib")
-    data = report([run(3.0, 2.5)], tmp_path / "report")
-    assert data["training"].startswith("Hardly trained")
-    assert data["training"] in (tmp_path / "report" / "report.txt").read_text()
+def test_a_model_no_better_than_counting_is_called_hardly_trained():
+    note = training_note([run_of("rotary", 0, {}, trained_loss=2.5)])
+    assert note.startswith("Hardly trained: rotary-seed0 (2.50 against 2.50).") and "--tokens" in note
+    assert training_note([run_of("rotary", 0, {}, trained_loss=1.7)]) == ""

@@ -41,7 +41,6 @@ FAULTS = {
     # keys
     "no text": (lines(GOOD, '{"spans": []}'), 2, "item must have the key 'text' (a string), got the keys"),
     "no spans": ('{"text": "Ada"}', 1, "item must have the key 'spans' (a list of objects, empty i"),
-    "spans and entities": ('{"text": "Ada", "spans": [], "entities": []}', 1, "item must have one list of"),
     "no end": (ITEM % '{"start": 0, "label": "a"}', 1, "entity must have the key 'end', got {'start': 0"),
     "text that is a list": ('{"text": [], "spans": []}', 1, "text must be a string, got []"),
     "spans that are an object": ('{"text": "A", "spans": {}}', 1, "spans must be a list of objects"),

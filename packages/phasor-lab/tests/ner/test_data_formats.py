@@ -29,7 +29,7 @@ def file(tmp_path: Path, content: str | bytes) -> Path:
         "#\thttp://a.example\n1\tAda\tB-person\tO\n2\tmet\tO\tO\n3\tBob\tO\tB-person\n",
         '{"text": "Ada met Bob", "spans": [{"start": 0, "end": 3, "label": "person"}, '
         '{"start": 8, "end": 11, "label": "person", "text": "Bob", "score": 0.9}]}\n',
-        '{"text": "Ada met Bob", "entities": [{"start": 8, "end": 11, "label": "person"}, '
+        '{"text": "Ada met Bob", "spans": [{"start": 8, "end": 11, "label": "person"}, '
         '{"start": 0, "end": 3, "label": "person"}]}\n\n',
     ],
 )

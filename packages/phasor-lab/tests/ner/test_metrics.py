@@ -7,8 +7,7 @@ import pytest
 
 from phasor.encodings.heads import Span
 from phasor_lab.ner import make_tokenizer
-from phasor_lab.ner.data import Entity, Example, Prediction, align, merge
-from phasor_lab.ner.data.windows import _crossing
+from phasor_lab.ner.data import Entity, Example, Prediction, align, merge, usual_mode
 from phasor_lab.ner.metrics import Score, best_threshold, evaluate
 from steps import counted_steps
 
@@ -117,7 +116,7 @@ def test_work_grows_with_the_entities_of_a_text_not_with_their_pairs():
         with counted_steps() as scoring:
             assert evaluate([entities], [entities]).nested == Score(0, 0, 0)
         with counted_steps() as crossing:
-            assert _crossing(entities) == 0
+            assert usual_mode([Example(text, tuple(entities), "f:1")]) == "flat"
         with counted_steps() as aligning:
             windows, _ = align([Example(text, (), "f:1")], tokenizer, [PER], max_length=20, stride=5)
         found = [[Span(0, first, first, 0.9) for first in range(20)] for _ in windows]

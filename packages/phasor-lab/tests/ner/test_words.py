@@ -20,7 +20,7 @@ WORDS = make_tokenizer("words", [])
 
 
 def word_config(**changes):
-    return model_config(**{"vocab": 1, "words": True, "rows": 500, "encoder": "convolution", "dim": 32, **changes})
+    return model_config(**{"vocab": 1, "rows": 500, "encoder": "convolution", "dim": 32, **changes})
 
 
 def batch(config, tokenizer=WORDS, texts=("ada met bob in rome", "eve")):
@@ -48,9 +48,8 @@ def test_whether_texts_have_words_is_told_by_their_scripts(text, spaced):
     assert have_words([text]) is spaced
 
 
-@pytest.mark.parametrize("encoder", ["convolution", "bilstm"])
-def test_a_sentence_of_words_is_scored_alike_alone_and_padded(encoder):
-    config = word_config(encoder=encoder, layers=2)
+def test_a_sentence_of_words_is_scored_alike_alone_and_padded():
+    config = word_config(layers=2)
     spans = new_model(config, 0).eval()
     both, alone = batch(config), batch(config, texts=("eve",))
     assert both.ids.shape == (2, 5, len(FEATURES))
@@ -79,16 +78,9 @@ def test_features_are_dropped_in_training_only():
     assert torch.equal(encoder(*inputs[:2]), encoder(*inputs[:2]))
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"encoder": "pretrained"}, "words must be False for a pretrained encoder"),
-        ({"rows": 0}, "rows must be an integer of at least 1, got 0"),
-    ],
-)
-def test_bad_settings_of_words_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        word_config(**changes)
+def test_bad_settings_of_words_are_refused():
+    with pytest.raises(ValueError, match="rows must be an integer of at least 1, got 0"):
+        word_config(rows=0)
 
 
 def test_a_model_on_words_learns_and_is_read_back(tmp_path):

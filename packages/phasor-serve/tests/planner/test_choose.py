@@ -178,9 +178,3 @@ def test_a_family_without_scaling_is_refused_in_one_clause() -> None:
                 "max_position_embeddings": 512}  # fmt: skip
     made = plan(roformer, length=1024)
     assert made.refused == "no config.json says this rotation: the code of roformer has no scaling"
-
-
-@pytest.mark.parametrize("arguments", [(LLAMA, 8192, "vllm"), (LLAMA, 8192)])
-def test_a_length_that_is_not_named_is_answered_with_a_right_call(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError, match=r'by name: plan\(config, length=131072, engine="vllm"\)'):
-        plan(*arguments)

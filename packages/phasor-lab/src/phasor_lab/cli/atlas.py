@@ -1,6 +1,5 @@
 """`phasor atlas`: every position encoding as a picture."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,5 @@ def atlas(
     check_folder_target("--out", out)
     from ..atlas import run
 
-    if find_spec("matplotlib") is None:
-        raise ValueError("atlas needs matplotlib; install it with: pip install 'phasor-rope[plots]'")
     paths = run(out)
     say(f"{out / 'index.html'}: {len(paths) // 2} plates, {sum(path.stat().st_size for path in paths):,} bytes")

@@ -1,6 +1,5 @@
 """`phasor demo`: twelve published models on pages, and small models that it trains."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +21,6 @@ def demo(
     check_folder_target("--out", out)
     from ..demo import run
 
-    if find_spec("matplotlib") is None:
-        raise ValueError("demo needs matplotlib; install it with: pip install 'phasor-rope[plots]'")
     results = run(out, say=(lambda line: None) if as_json else say, train=train, progress=not as_json)
     if as_json:
         say_json(results)

@@ -10,7 +10,7 @@ from phasor.support.whole_files import write_whole
 from phasor.tools.doctor.loading import load
 
 from ..fitting import fit
-from ..lab.compare import threads
+from ..run_folder.training import threads
 from ..studying import study
 
 BYTES = 60_000  # of the held-out text: one half to fit on, the other to judge

@@ -40,15 +40,15 @@ def descend(
     [1.0, 3.0]
     """
     reach = (wavelengths / trained).clamp(max=1.0)
-    here = start.log()
-    mean, square, kept = torch.zeros_like(here), torch.zeros_like(here), []
+    here, kept = start.log(), []
+    moved = torch.zeros_like(here)  # in units of the reach of each
+    optimizer = torch.optim.Adam([moved], betas=MOMENTS, eps=FLOOR)
     for step in range(steps):
-        slope = gradient(step, here)[1:] * reach
-        mean = MOMENTS[0] * mean + (1 - MOMENTS[0]) * slope
-        square = MOMENTS[1] * square + (1 - MOMENTS[1]) * slope**2
-        size = (square / (1 - MOMENTS[1] ** (step + 1))).sqrt() + FLOOR
-        by = STEP * (1 + math.cos(math.pi * step / steps)) / 2 * mean / (1 - MOMENTS[0] ** (step + 1)) / size
-        here = (here - by * reach).clamp(0.0, math.log(LARGEST * stretch))
+        optimizer.param_groups[0]["lr"] = STEP * (1 + math.cos(math.pi * step / steps)) / 2
+        moved.grad = gradient(step, here)[1:] * reach
+        optimizer.step()
+        here = (start.log() + moved * reach).clamp(0.0, math.log(LARGEST * stretch))
+        moved.copy_((here - start.log()) / reach)
         kept.append(here)
     if not kept:
         return start

@@ -1,6 +1,5 @@
 """A small decoder of Llama's shape over bytes, with any encoding of the package."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -69,25 +68,6 @@ class ModelConfig(Config):
         return RotarySpec(head_dim=self.head_dim, base=self.base) if self.encoding == "rotary" else None
 
 
-@dataclass(frozen=True)
-class SequencePart:
-    """The tokens of a sequence that one process has.
-
-    ``positions`` ``[S]`` are theirs, ``k_positions`` those of all tokens that they may see. ``gathered`` makes the keys
-    or values of all from those of this part.
-    """
-
-    positions: Tensor
-    k_positions: Tensor
-    gathered: Callable[[Tensor], Tensor]
-
-    @classmethod
-    def whole(cls, length: int, device: torch.device | None = None) -> "SequencePart":
-        """All of a sequence."""
-        positions = torch.arange(length, device=device)
-        return cls(positions, positions, lambda x: x)
-
-
 class Decoder(nn.Module):
     """RMSNorm, grouped heads, SwiGLU, no biases: with rotary it is transformers' ``LlamaForCausalLM``, same names.
 
@@ -112,13 +92,9 @@ class Decoder(nn.Module):
         made = ENCODINGS[config.encoding](config)
         self.encodings = nn.ModuleList([made] if isinstance(made, Encoding) else made)
 
-    def forward(
-        self, ids: Tensor, *, rotary: RotarySpec | Rotation | None = None, part: SequencePart | None = None
-    ) -> Tensor:
-        """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with,
-        ``part`` says where the bytes stand if they are a part of their sequence."""
-        part = part or SequencePart.whole(ids.shape[1], ids.device)
-        positions = part.positions
+    def forward(self, ids: Tensor, *, rotary: RotarySpec | Rotation | None = None) -> Tensor:
+        """Logits ``[B, S, 256]`` of bytes ``[B, S]``. ``rotary`` is another rotation than the one trained with."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
         x = self.embed_tokens(ids)
         first = self.encodings[0]
         if isinstance(first, Sinusoidal | CAPE):
@@ -127,9 +103,9 @@ class Decoder(nn.Module):
         x = first.embed(x, positions)
         rotation = rotary or self.config.rotary_spec
         if isinstance(rotation, RotarySpec):
-            rotation = Rotation.at(rotation, positions, len(part.k_positions), dtype=x.dtype)
+            rotation = Rotation.at(rotation, positions, len(positions), dtype=x.dtype)
         for i, layer in enumerate(self.layers):
-            x = layer(x, part, self.encodings[i % len(self.encodings)], rotation)
+            x = layer(x, positions, self.encodings[i % len(self.encodings)], rotation)
         logits: Tensor = self.lm_head(self.norm(x))
         return logits
 
@@ -144,8 +120,8 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=1e-5)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), part, encoding, rotation)
+    def forward(self, x: Tensor, positions: Tensor, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), positions, encoding, rotation)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -160,7 +136,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(config.dim, key_width, bias=False)
         self.o_proj = nn.Linear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, part: SequencePart, encoding: Encoding, rotation: Rotation | None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor, encoding: Encoding, rotation: Rotation | None) -> Tensor:
         q, k, v = (
             torch.unflatten(proj(x), -1, (-1, self.head_dim)).transpose(1, 2)
             for proj in (self.q_proj, self.k_proj, self.v_proj)
@@ -169,9 +145,7 @@ class Attention(nn.Module):
             q, k = apply_rotary_qk(q, k, rotation)
         acting = None if rotation is not None else encoding
         out = attention(
-            q, part.gathered(k), part.gathered(v), acting,
-            q_positions=part.positions, k_positions=part.k_positions,
-            hidden=part.gathered(x.unsqueeze(1)).squeeze(1) if encoding.gated else None,
+            q, k, v, acting, q_positions=positions, hidden=x if encoding.gated else None,
             scale=self.head_dim**-0.5 if isinstance(encoding, T5Bias) else None,  # of T5, whose weights are larger, 1
         )  # fmt: skip
         mixed: Tensor = self.o_proj(out.transpose(1, 2).flatten(-2))

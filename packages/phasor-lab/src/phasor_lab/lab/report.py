@@ -9,7 +9,10 @@ from phasor.support.whole_files import write_together
 
 from ..run_folder.files import json_bytes
 from ..run_folder.pictures import png_bytes
+from ..run_folder.training import threads
 from . import results
+from .data import Text
+from .evaluate import SCHEMES, TIMES
 from .figures import curves
 
 CAPTIONS = {
@@ -19,13 +22,24 @@ CAPTIONS = {
 }
 
 
-def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
-    """Write ``report.txt``, the figures as PNG and ``report.json`` into ``out``; returns what the JSON says.
+def report(
+    folders: Sequence[str | Path],
+    out: str | Path,
+    text: Text | None = None,
+    *,
+    times: Sequence[float] = TIMES,
+    schemes: Sequence[str] = tuple(SCHEMES),
+    tokens: int = 65_536,
+) -> dict[str, Any]:
+    """Measure runs, and write ``report.txt``, the figures as PNG and ``report.json`` into ``out``; returns what the
+    JSON says.
 
-    ``folders`` are runs or folders of runs. Several seeds of one encoding become a mean and a range. Raises
-    ``ValueError`` if nothing was evaluated yet, or if texts, training lengths or protocols differ.
+    ``folders`` are runs or folders of runs; ``text``, ``times`` and ``tokens`` as for `evaluate`, by default the text
+    that they were trained on. Rotary ones are also extended by ``schemes``. Several seeds of one encoding become a mean
+    and a range. Raises ``ValueError`` if texts or training lengths differ.
     """
-    runs = results.gather(folders)
+    with threads(1):
+        runs = results.measure(folders, text, times, schemes, tokens)
     out = Path(out)
     data = _numbers(runs)
     pictures = {out / f"{name}.png": png_bytes(figure, dpi=150) for name, figure in _figures(data).items()}
@@ -33,25 +47,29 @@ def report(folders: Sequence[str | Path], out: str | Path) -> dict[str, Any]:
     return data
 
 
-def _numbers(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    results.one_value(runs, "text", lambda run: run["run"]["source"])
-    sections: dict[str, Any] = {}
-    for name, part, points in (
-        ("loss_by_length", "evaluation", results.by_length(runs)),
-        ("extension", "extension", results.extensions(runs)),
-    ):
-        some = [run for run in runs if run[part]]
-        if points:
-            protocol = results.one_value(some, "protocol", lambda run, part=part: run[part]["protocol"])
-            sections[name] = {"protocol": protocol, "seeds": results.seeds_of(some), "curves": points}
+def summary(numbers: dict[str, Any], out: Path) -> str:
+    """What a person reads of a report on a terminal: the tables, and where everything is."""
+    tables = [table_text(name, section["curves"], mean_cell) for name, section in numbers["sections"].items()]
+    note = [numbers["training"]] if numbers["training"] else []
+    return "\n\n".join([*tables, *note, f"open {(out / 'report.txt').resolve()}"])
+
+
+def _numbers(runs: list[results.Measured]) -> dict[str, Any]:
+    sections = {"loss_by_length": _section(runs, results.by_length(runs), runs[0].evaluation)}
+    if extended := [run for run in runs if run.extension]:
+        sections["extension"] = _section(extended, results.extensions(runs), extended[0].extension)
     return {
-        "trained_length": results.one_value(runs, "training length", lambda run: run["run"]["model"]["length"]),
+        "trained_length": runs[0].config.model.length,
         "sections": sections,
-        "runs": [{"name": run["name"], **run["run"]} for run in runs],
+        "runs": [{"name": run.name, **run.config.to_dict()} for run in runs],
         "training": results.training_note(runs),
-        "commands": sorted({run["about"]["command"] for run in runs if run["about"].get("command")}),
-        "texts": sorted({run["about"]["text"] for run in runs if run["about"].get("text")}),
+        "commands": sorted({run.about["command"] for run in runs if run.about.get("command")}),
+        "texts": sorted({run.about["text"] for run in runs if run.about.get("text")}),
     }
+
+
+def _section(runs: Sequence[results.Measured], curves: results.Points, measured: Any) -> dict[str, Any]:
+    return {"protocol": measured["protocol"], "seeds": results.seeds_of(runs), "curves": curves}
 
 
 def _figures(data: dict[str, Any]) -> dict[str, Any]:

@@ -1,22 +1,16 @@
-"""Results of many runs, gathered and put side by side over seeds."""
+"""Many runs, measured and put side by side over seeds."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..run_folder.files import read_json
+from .data import Text, read_text
 from .encodings import ENCODINGS
+from .evaluate import FACTORS, evaluate, extend
 from .run import RunConfig
-from .train import CHECKPOINT, RUN
-
-EVALUATION, EXTENSION = "evaluation.json", "extension.json"
-NUMBER = (int, float)
-ABOUT = {"run": dict, "about": {"command?": str, "text?": str, "paths?": [str]}}
-ALL = {"protocol": str, "trained_loss": NUMBER, "byte_pairs_loss": NUMBER}
-PATTERNS = {
-    EVALUATION: {**ALL, "by_length": [{"length": int, "loss": (*NUMBER, type(None))}]},
-    EXTENSION: {**ALL, "table": [{"scheme": str, "factor": int, "length": int, "loss": NUMBER}]},
-}
+from .train import CHECKPOINT, load_run
+from .training import State
 
 Points = dict[str, list[tuple[float, list[float]]]]  # name: points x and the values of all seeds there
 
@@ -33,54 +27,65 @@ def find_runs(folders: Sequence[str | Path]) -> list[Path]:
     return runs
 
 
-def read_run(folder: Path) -> dict[str, Any]:
-    """``run`` and ``about`` as trained, and the run's encoding and seed. Raises ``ValueError`` for a damaged file."""
-    data = read_json(folder / RUN, ABOUT)
-    try:
-        config = RunConfig.from_dict(data["run"])
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{folder / RUN} must be of a run of the lab, got: {error}; repeat `phasor lab train`"
-        ) from None
-    identity = {"name": folder.name, "encoding": config.model.encoding, "seed": config.seed}
-    return identity | {key: data[key] for key in ("run", "about")}
+@dataclass(frozen=True)
+class Measured:
+    """A run, what was said of it when it was trained, and what `evaluate` and, of a rotary one, `extend` give."""
+
+    name: str
+    config: RunConfig
+    about: dict[str, Any]
+    evaluation: dict[str, Any]
+    extension: dict[str, Any] | None
 
 
-def gather(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Per run: ``run`` and ``about`` as trained, ``evaluation`` and ``extension`` as measured, None for neither."""
-    runs: list[dict[str, Any]] = []
-    for folder in find_runs(folders):
-        run = read_run(folder)
-        for key, file in (("evaluation", EVALUATION), ("extension", EXTENSION)):
-            run[key] = read_json(folder / file, PATTERNS[file]) if (folder / file).is_file() else None
-            rows = [] if run[key] is None else run[key].get("by_length", run[key].get("table"))
-            if any(row[name] < 1 for row in rows for name in ("length", "factor") if name in row):
-                raise ValueError(f"{folder / file} must have lengths and factors of at least 1; evaluate it again")
-        runs.append(run)
-    runs.sort(key=lambda run: (list(ENCODINGS).index(run["encoding"]), run["seed"]))
-    if not any(run["evaluation"] or run["extension"] for run in runs):
-        raise ValueError(
-            "runs must have been evaluated to be reported; call `phasor lab evaluate` first on "
-            + ", ".join(map(str, folders))
-        )
+def measure(
+    folders: Sequence[str | Path], text: Text | None, times: Sequence[float], schemes: Sequence[str], tokens: int
+) -> list[Measured]:
+    """The runs among ``folders``, by encoding and seed; ``text``: by default what each was trained on."""
+    found = [(folder, *load_run(folder)) for folder in find_runs(folders)]
+    found.sort(key=lambda run: (list(ENCODINGS).index(run[2].config.model.encoding), run[2].config.seed))
+    check_alike("text", (state.config.source for *_, state in found))
+    check_alike("training length", (state.config.model.length for *_, state in found))
+    source = text or _text_of(found[0][0], found[0][2])
+    factors, runs = [factor for factor in FACTORS if factor <= max(times, default=0)], []
+    for folder, model, state in found:
+        config = state.config
+        evaluation, extension = evaluate(model, config, source, times=times, tokens=tokens), None
+        if schemes and factors and config.model.rotary_spec:
+            extension = extend(model, config, source, schemes=schemes, factors=factors, tokens=tokens)
+        runs.append(Measured(folder.name, config, state.about, evaluation, extension))
     return runs
 
 
-def by_length(runs: Sequence[dict[str, Any]]) -> Points:
+def check_alike(what: str, values: Iterable[Any]) -> None:
+    """Raise ``ValueError`` for runs that differ in ``what``: their numbers are not put side by side."""
+    if len(different := set(values)) > 1:
+        raise ValueError(
+            f"runs of one report must share their {what}, got {sorted(map(str, different))}; report them apart"
+        )
+
+
+def _text_of(folder: Path, state: State) -> Text:
+    try:
+        return read_text(state.about.get("paths", ()))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{error}; {folder} was trained on it: name its place now with --text") from None
+
+
+def by_length(runs: Sequence[Measured]) -> Points:
     """``{encoding: [(context length, [a loss per seed])]}``, lengths without a number left out."""
     return _points(
-        (run["encoding"], row["length"], row["loss"])
+        (run.config.model.encoding, row["length"], row["loss"])
         for run in runs
-        if run["evaluation"]
-        for row in run["evaluation"]["by_length"]
+        for row in run.evaluation["by_length"]
         if row["loss"] is not None
     )
 
 
-def extensions(runs: Sequence[dict[str, Any]]) -> Points:
+def extensions(runs: Sequence[Measured]) -> Points:
     """``{scheme: [(factor, [loss per seed])]}`` of extended runs."""
-    extended = (run for run in runs if run["extension"])
-    return _points((row["scheme"], row["factor"], row["loss"]) for run in extended for row in run["extension"]["table"])
+    tables = (run.extension["table"] for run in runs if run.extension)
+    return _points((row["scheme"], row["factor"], row["loss"]) for table in tables for row in table)
 
 
 def _points(rows: Iterable[tuple[str, float, float]]) -> Points:
@@ -90,11 +95,11 @@ def _points(rows: Iterable[tuple[str, float, float]]) -> Points:
     return {name: sorted(points.items()) for name, points in table.items()}
 
 
-def seeds_of(runs: Sequence[dict[str, Any]]) -> str:
+def seeds_of(runs: Sequence[Measured]) -> str:
     """In words, how many seeds stand behind the lines, and what is drawn around those of several."""
     seeds: dict[str, set[int]] = {}
     for run in runs:
-        seeds.setdefault(run["encoding"], set()).add(run["seed"])
+        seeds.setdefault(run.config.model.encoding, set()).add(run.config.seed)
     groups: dict[tuple[int, ...], list[str]] = {}
     for name, numbers in seeds.items():
         groups.setdefault(tuple(sorted(numbers)), []).append(name)
@@ -108,17 +113,17 @@ def seeds_of(runs: Sequence[dict[str, Any]]) -> str:
     return "; ".join(sentences) + "."
 
 
-def training_note(runs: Sequence[dict[str, Any]]) -> str:
+def training_note(runs: Sequence[Measured]) -> str:
     """What to know of models that are hardly trained; "" if there are none.
 
     A model that predicts a byte no better than by counting which byte follows which need not use its context at all,
     and then no position encoding can help or harm it.
     """
-    hardly = []
-    for run in runs:
-        measured = run["evaluation"] or run["extension"]
-        if measured and measured["trained_loss"] >= measured["byte_pairs_loss"]:
-            hardly.append(f"{run['name']} ({measured['trained_loss']:.2f} against {measured['byte_pairs_loss']:.2f})")
+    hardly = [
+        f"{run.name} ({run.evaluation['trained_loss']:.2f} against {run.evaluation['byte_pairs_loss']:.2f})"
+        for run in runs
+        if run.evaluation["trained_loss"] >= run.evaluation["byte_pairs_loss"]
+    ]
     if not hardly:
         return ""
     return (
@@ -126,13 +131,3 @@ def training_note(runs: Sequence[dict[str, Any]]) -> str:
         "counting, in the text that they were trained on, which byte follows which. Nothing shows that they use a "
         "context, so their numbers say nothing about positions; train longer (--tokens)."
     )
-
-
-def one_value(runs: Sequence[dict[str, Any]], what: str, pick: Any) -> Any:
-    """The value that all runs share, or ``ValueError``: numbers of different protocols are not put side by side."""
-    values = {pick(run) for run in runs}
-    if len(values) > 1:
-        raise ValueError(
-            f"runs of one report must share their {what}, got {sorted(map(str, values))}; report them apart"
-        )
-    return values.pop() if values else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from phasor.support.checks import number, whole
 
-from ..run_folder.config import Config, at_most, check_seed, check_share
+from ..run_folder.config import Config, at_most, check_seed
 from .data import Text
 from .model import ModelConfig
 
@@ -17,8 +17,7 @@ class RunConfig(Config):
     """One training run. Two runs with equal configs end with equal weights, to the bit on one machine.
 
     ``tokens`` is the budget, rounded up to whole steps of ``batch * model.length`` tokens; ``source`` is the SHA-256 of
-    the text. The learning rate rises over ``warmup`` (a share of the steps) to ``lr`` and falls to a tenth of it along
-    a cosine.
+    the text. The learning rate rises to ``lr`` in a twentieth of the steps and falls to a tenth of it along a cosine.
 
     >>> config = RunConfig(model=ModelConfig(length=64), tokens=100_000, batch=32)
     >>> config.steps, config.name
@@ -30,8 +29,6 @@ class RunConfig(Config):
     tokens: int = 1_433_600
     batch: int = 32
     lr: float = 3e-3
-    warmup: float = 0.05
-    weight_decay: float = 0.01
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -42,8 +39,6 @@ class RunConfig(Config):
         if not isinstance(self.source, str):
             raise ValueError(f"source must be a SHA-256 in hexadecimal, got {self.source!r}")
         number("lr", self.lr, above=0)
-        number("weight_decay", self.weight_decay, at_least=0)
-        check_share("warmup", self.warmup)
 
     @property
     def steps(self) -> int:

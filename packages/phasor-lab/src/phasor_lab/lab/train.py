@@ -2,10 +2,11 @@
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phasor.cli.progress import progress as told
 from phasor.cli.progress import silent
@@ -13,18 +14,14 @@ from phasor.support.checks import whole
 from phasor.support.lock import alone
 from phasor.support.whole_files import remove_partial, write_whole
 
-from ..processes import Group, SaidByAll, process_group
-from ..run_folder.files import read_json, write_json
+from ..processes import Group, process_group
 from ..run_folder.tensors import filled
 from .data import Text
 from .model import Decoder
 from .run import RunConfig, check_text
-from .training import CHECKPOINT, MODEL, DecoderTraining, naming, read_checkpoint
+from .training import CHECKPOINT, MODEL, DecoderTraining, State, naming, read_checkpoint
 
-if TYPE_CHECKING:
-    from .parallel import Parallel
-
-METRICS, RUN = "metrics.jsonl", "run.json"
+METRICS = "metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,14 @@ def train(
     checkpoint_every: int = 100,
     about: dict[str, Any] | None = None,
     progress: bool = False,
-    parallel: "Parallel | None" = None,
+    fsdp: bool = False,
 ) -> Trained:
     """Train in ``folder``, or go on from its checkpoint: the final weights are the same to the bit.
 
-    Writes ``checkpoint.safetensors`` (weights, optimizer, losses) every ``checkpoint_every`` steps, ``metrics.jsonl``
-    (the losses, one line a step) beside it, and ``run.json`` (the config and ``about``; of a finished run only where
-    it is damaged). Under torchrun every process takes its share of each batch, and the losses are those of one process
-    to float rounding.
-    ``parallel``: how sequences, heads and weights are cut as well. Any number of processes goes on from a checkpoint.
+    Writes ``checkpoint.safetensors`` (weights, optimizer, losses, the config and ``about``) every ``checkpoint_every``
+    steps, and ``metrics.jsonl`` (the losses, one line a step) beside it. Under torchrun every process takes its share
+    of each batch, and the losses are those of one process to float rounding.
+    ``fsdp`` shards weights, gradients and moments over them as well. Any number of processes goes on from a checkpoint.
 
     Raises ``ValueError`` if the folder holds a run with another config, naming what differs, if what it holds is
     damaged, or if another process is at work in it, and ``OSError`` if the disk is full; the last checkpoint stays.
@@ -64,17 +60,15 @@ def train(
     whole("checkpoint_every", checkpoint_every)
     with process_group() as group, ExitStack() as stack:
         agree(config, group)
-        training = training_of(config, text, group, parallel)
-        with group.alike():  # a folder is made when nothing speaks against the run any more
-            if group.first:
-                stack.enter_context(alone(folder))
-        with group.alike():  # nobody writes before everybody has read
-            training.resume(folder / CHECKPOINT)
+        training = training_of(config, text, group, fsdp, about or {})
+        if group.first:
+            stack.enter_context(alone(folder))
+        training.resume(folder / CHECKPOINT)
+        group.barrier()  # nobody writes before everybody has read
         first = len(training.losses)
-        with group.alike():  # what cannot be written is said now
-            if group.first and (first < config.steps or not _has_config(folder / RUN, config)):
-                remove_partial(folder, CHECKPOINT, METRICS, RUN)
-                write_json(folder / RUN, {"run": config.to_dict(), "about": about or {}})
+        if group.first:  # what cannot be written is said now
+            remove_partial(folder, CHECKPOINT, METRICS)
+            write_metrics(folder / METRICS, training.losses)
         speed, start = 0.0, time.perf_counter()
         tell = told(f"steps of {config.name}", first) if progress else silent
         for step in range(first, config.steps):
@@ -85,8 +79,6 @@ def train(
                 if group.first:
                     write_metrics(folder / METRICS, training.losses)
                 training.save(folder)
-        if group.first:
-            write_metrics(folder / METRICS, training.losses)  # also of a finished run, where they are damaged
         return Trained(folder, config, first, training.losses[-1], speed)
 
 
@@ -102,48 +94,47 @@ def agree(config: RunConfig, group: Group) -> None:
     for rank, other in enumerate(others, 1):
         for name, value in first.items():
             if other[name] != value:
-                raise SaidByAll(
+                raise ValueError(
                     f"{name} must be the same on all processes, got {value!r} on rank 0 and {other[name]!r} on "
                     f"rank {rank}; give all the same command"
                 )
 
 
-def training_of(config: RunConfig, text: Text, group: Group, parallel: "Parallel | None" = None) -> DecoderTraining:
+def training_of(
+    config: RunConfig, text: Text, group: Group, fsdp: bool = False, about: Mapping[str, Any] | None = None
+) -> DecoderTraining:
     """The training of these processes. Raises ``ValueError`` if they cannot share it."""
-    with group.alike():
-        if parallel is not None:
-            parallel.check(config, group.size)
-        elif config.batch % group.size:
-            raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
-    if parallel is None:
-        return DecoderTraining(config, text, group)
-    from .parallel import ParallelTraining  # with torch's engine, which one process has no use for
+    if fsdp and group.size == 1:
+        raise ValueError("fsdp needs two processes or more, got 1; start them by: torchrun --nproc-per-node 2")
+    if config.batch % group.size:
+        raise ValueError(f"batch must be a multiple of the {group.size} processes, got {config.batch}")
+    if not fsdp:
+        return DecoderTraining(config, text, group, about)
+    from .sharded import ShardedTraining  # with torch's engine, which one process has no use for
 
-    return ParallelTraining(config, text, group, parallel)
-
-
-def _has_config(path: Path, config: RunConfig) -> bool:
-    """Whether the file is there, whole and of this run."""
-    try:
-        return bool(read_json(path, {"run": dict, "about": dict})["run"] == config.to_dict())
-    except (ValueError, OSError):
-        return False
+    return ShardedTraining(config, text, group, about)
 
 
 def load_model(folder: str | Path) -> tuple[Decoder, RunConfig]:
-    """The model of a finished run, ready to be evaluated.
+    """The model of a finished run, ready to be evaluated, and its config; errors as of `load_run`."""
+    model, state = load_run(folder)
+    return model, state.config
+
+
+def load_run(folder: str | Path) -> tuple[Decoder, State]:
+    """The model of a finished run, and what its checkpoint says beside it.
 
     Raises ``ValueError`` if there is no checkpoint, if it is damaged, or if the run is not finished.
     """
     path = Path(folder) / CHECKPOINT
     if not path.is_file():
         raise ValueError(f"run must be a folder with {CHECKPOINT}, as `phasor lab train` makes it, got {str(folder)!r}")
-    tensors, config, losses = read_checkpoint(path)
-    if len(losses) < config.steps:
+    tensors, state = read_checkpoint(path)
+    if len(state.losses) < state.config.steps:
         raise ValueError(
-            f"run must be finished, got {str(folder)!r} at step {len(losses)} of {config.steps}; "
+            f"run must be finished, got {str(folder)!r} at step {len(state.losses)} of {state.config.steps}; "
             "repeat its `phasor lab train` command to go on"
         )
     weights = {name.removeprefix(MODEL): t for name, t in tensors.items() if name.startswith(MODEL)}
     with naming(path):
-        return filled(lambda: Decoder(config.model), weights).eval(), config
+        return filled(lambda: Decoder(state.config.model), weights).eval(), state

@@ -1,38 +1,48 @@
 """A training between two steps: the model, its optimizer, and what a step does with them."""
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..processes import Group
 from ..run_folder.tensors import damaged, fill, read_tensors, tensors_of, write_tensors
-from ..run_folder.training import adamw, check_loss
+from ..run_folder.training import WEIGHT_DECAY, adamw, check_loss, learning_rate
 from .data import Text
 from .model import Decoder
 from .run import RunConfig
 
 CHECKPOINT, MODEL = "checkpoint.safetensors", "model."
 WHAT, WAY_OUT = "a checkpoint of this training", "delete it to start over"
-STATE = {"run": dict, "losses": [(int, float)]}  # a loss for each step that is done
+LEAST = 0.1  # of the learning rate, at the end
+PATTERN = {
+    "run": dict,
+    "losses": [(int, float)],
+    "about": {"command?": str, "text?": str, "paths?": [str]},
+}
+
+
+class State(NamedTuple):
+    """What a checkpoint says beside its tensors: the run, a loss for each step that is done, what was said of it."""
+
+    config: RunConfig
+    losses: list[float]
+    about: dict[str, Any]
 
 
 class DecoderTraining:
     """The model and its optimizer between two steps."""
 
-    def __init__(self, config: RunConfig, text: Text, group: Group) -> None:
-        self.config, self.text, self.group = config, text, group
+    def __init__(self, config: RunConfig, text: Text, group: Group, about: Mapping[str, Any] | None = None) -> None:
+        self.config, self.text, self.group, self.about = config, text, group, dict(about or {})
         self.losses: list[float] = []
         self.model = self.initial_model()
-        self.optimizer = self.optimizer_of(
-            list(self.model.parameters()), lr=config.lr, betas=(0.9, 0.95), weight_decay=config.weight_decay
-        )
+        self.optimizer = adamw(self.model.parameters(), lr=config.lr, betas=(0.9, 0.95), weight_decay=WEIGHT_DECAY)
         self.tensors = {MODEL + name: tensor for name, tensor in tensors_of(self.model).items()}
         for i, weight in enumerate(self.model.parameters()):  # numbered as in one process
             self.tensors |= {f"optimizer.{i}.{name}": part for name, part in self.optimizer.state[weight].items()}
@@ -43,14 +53,11 @@ class DecoderTraining:
             torch.manual_seed(self.config.seed)
             return Decoder(self.config.model)
 
-    def optimizer_of(self, parameters: list[nn.Parameter], **options: Any) -> torch.optim.AdamW:
-        return adamw(parameters, **options)
-
     def step(self) -> float:
         """One update. Returns the mean loss over the tokens of the whole batch."""
         step = len(self.losses)
         for parameters in self.optimizer.param_groups:
-            parameters["lr"] = learning_rate(self.config, step)
+            parameters["lr"] = learning_rate(self.config.lr, step, self.config.steps, LEAST)
         with torch.random.fork_rng(devices=[]):  # what CAPE draws is a function of seed and step, as the batch
             torch.manual_seed(self.config.seed * 2**32 + step)
             loss = self.gradients(step)
@@ -65,17 +72,19 @@ class DecoderTraining:
     def gradients(self, step: int) -> Tensor:
         """The loss of a step's whole batch, and its gradients in the weights."""
         group = self.group
-        tokens, targets = self.batch(step)
+        config = self.config
+        tokens, targets = self.text.batch(config.seed, step, config.batch, config.model.length)
         logits = self.model(group.share(tokens))
         # Gradients are summed over processes, so each divides the sum of its rows by all tokens.
-        loss = summed_loss(logits, group.share(targets)) / targets.numel()
-        loss.backward()
-        group.total_gradients(self.model.parameters())
+        rows = group.share(targets)
+        loss = F.cross_entropy(logits.flatten(0, 1), rows.flatten(), reduction="sum") / targets.numel()
+        self.backward(loss)
         return group.total(loss.detach())
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """The global batch of a step."""
-        return self.text.batch(self.config.seed, step, self.config.batch, self.config.model.length)
+    def backward(self, loss: Tensor) -> None:
+        """The gradients, summed over all processes."""
+        loss.backward()
+        self.group.total_gradients(self.model.parameters())
 
     def clip(self) -> None:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -83,11 +92,11 @@ class DecoderTraining:
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint, if there is one. A link that leads nowhere is: it is refused."""
         if os.path.lexists(path):
-            tensors, config, losses = read_checkpoint(path)
-            check_same(path, self.config.flat(), config.flat())
+            tensors, state = read_checkpoint(path)
+            check_same(path, self.config.flat(), state.config.flat())
             with naming(path):
                 self.fill(tensors)
-            self.losses = losses
+            self.losses = state.losses
 
     def fill(self, saved: Mapping[str, Tensor]) -> None:
         fill(self.tensors, saved)
@@ -98,20 +107,20 @@ class DecoderTraining:
 
     def save(self, folder: Path) -> None:
         """Write what `resume` reads, on any number of processes."""
-        tensors, state = self.whole_tensors(), {"run": self.config.to_dict(), "losses": self.losses}
-        with self.group.alike():
-            if self.group.first:
-                write_tensors(folder / CHECKPOINT, tensors, state)
+        tensors = self.whole_tensors()
+        if self.group.first:
+            state = {"run": self.config.to_dict(), "losses": self.losses, "about": self.about}
+            write_tensors(folder / CHECKPOINT, tensors, state)
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunConfig, list[float]]:
-    """Its tensors, the run that it is of, and the losses so far. Raises ``ValueError`` if it is damaged."""
-    tensors, state = read_tensors(path, WHAT, WAY_OUT, STATE)
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], State]:
+    """Its tensors, and what it says beside them. Raises ``ValueError`` if it is damaged."""
+    tensors, state = read_tensors(path, WHAT, WAY_OUT, PATTERN)
     with naming(path):
         config = RunConfig.from_dict(state["run"])
         if not 0 < len(state["losses"]) <= config.steps:
             raise ValueError(f"step {len(state['losses'])} of {config.steps}")
-    return tensors, config, state["losses"]
+    return tensors, State(config, state["losses"], state["about"])
 
 
 @contextmanager
@@ -131,22 +140,3 @@ def check_same(path: Path, ours: Mapping[str, Any], saved: Mapping[str, Any]) ->
             f"{path} must be of the same run, got one with {differences}; "
             "choose another folder, or delete it to start over"
         )
-
-
-def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
-
-
-def learning_rate(config: RunConfig, step: int) -> float:
-    """Linear warmup, then a cosine down to a tenth.
-
-    >>> from .model import ModelConfig
-    >>> config = RunConfig(model=ModelConfig(length=1), batch=1, tokens=100, lr=1.0, warmup=0.1)
-    >>> learning_rate(config, 0), learning_rate(config, 9), round(learning_rate(config, 99), 3)
-    (0.1, 1.0, 0.1)
-    """
-    warm = max(1, round(config.warmup * config.steps))
-    if step < warm:
-        return config.lr * (step + 1) / warm
-    done = (step + 1 - warm) / max(1, config.steps - warm)
-    return config.lr * (0.55 + 0.45 * math.cos(math.pi * done))

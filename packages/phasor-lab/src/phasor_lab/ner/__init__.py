@@ -1,6 +1,7 @@
 """Named entities and other spans: data, training, prediction and measures for `phasor.span_heads`.
 
-`train` makes a folder with a model, `load` reads it, `predict` finds spans in texts, `evaluate` counts what is right.
+`usual` chooses model and training by the texts, `train` makes a folder with a model, `load` reads it, `predict` finds
+spans in texts, `evaluate` counts what is right.
 """
 
 from .config import SpanConfig, TrainConfig
@@ -11,6 +12,7 @@ from .model import SavedModel, SpanModel, load, new_model
 from .predict import predict
 from .tokens import make_tokenizer
 from .train import TrainedSpans, train
+from .usual import usual
 
 __all__ = [
     "Entity",
@@ -31,4 +33,5 @@ __all__ = [
     "predict",
     "read",
     "train",
+    "usual",
 ]

@@ -1,7 +1,7 @@
 """What decides a span model, and what decides its training."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer
 from phasor.encodings.heads.decode import MODES, Mode
@@ -22,50 +22,14 @@ MOST = {
 }
 
 
-class Recipe(NamedTuple):
-    """What is taken where nothing else is given."""
-
-    dim: int
-    dropout: float
-    lr: float
-    head: str
-
-
-# By what was measured (docs/spans.md, section 12): queries and keys for each label are worth two points over a BiLSTM
-# on characters with few texts, and nothing on words.
-RECIPES = {
-    "bilstm": Recipe(192, 0.2, 3e-3, "global-pointer"),
-    "convolution": Recipe(96, 0.3, 2e-3, "efficient"),
-    "pretrained": Recipe(192, 0.1, 5e-5, "efficient"),
-}
-
-
-def usual_epochs(sentences: int) -> int:
-    """Many passes over few sentences, few over many: 10 and one for each time that ``sentences`` goes into 6,000.
-
-    >>> usual_epochs(200), usual_epochs(1500), usual_epochs(24000)
-    (40, 14, 10)
-    """
-    return 10 + min(50, 6000 // max(1, sentences))
-
-
-def usual_batch(sentences: int) -> int:
-    """Smaller steps, and so more of them, where there is little to learn from.
-
-    >>> usual_batch(1500), usual_batch(24000)
-    (16, 32)
-    """
-    return 16 if sentences < 5000 else 32
-
-
 @dataclass(frozen=True, kw_only=True)
 class SpanConfig(Config):
     """The architecture. ``labels`` in the order of the head's types; ``vocab`` tokens.
 
-    ``encoder`` is ``"bilstm"`` or ``"convolution"`` (over windows of three tokens), ``layers`` layers of width ``dim``
-    on embeddings of tokens. With ``words`` the tokens are words, known by hashed features in a table of ``rows``.
-    ``"pretrained"`` is a transformers encoder, which has all these settings in a config of its own. Longer texts than
-    ``max_length`` tokens are cut into windows that overlap by ``overlap``.
+    ``encoder`` is ``"bilstm"`` on characters, or ``"convolution"`` on words (over windows of three), known by hashed
+    features in a table of ``rows``: ``layers`` layers of width ``dim``. ``"pretrained"`` is a transformers encoder,
+    which has all these settings in a config of its own. Longer texts than ``max_length`` tokens are cut into windows
+    that overlap by ``overlap``.
 
     >>> SpanConfig(labels=("name",), vocab=100).encoder
     'bilstm'
@@ -80,7 +44,6 @@ class SpanConfig(Config):
     head: str = "efficient"
     head_dim: int = 64
     rotary: bool = True
-    words: bool = False
     rows: int = 20_000
     max_length: int = 256
     overlap: int = 64
@@ -94,9 +57,6 @@ class SpanConfig(Config):
         for name, most in MOST.items():
             at_most(name, getattr(self, name), most)
         flag("rotary", self.rotary)
-        flag("words", self.words)
-        if self.words and self.encoder == "pretrained":
-            raise ValueError("words must be False for a pretrained encoder, which has tokens of its own, got True")
         whole("overlap", self.overlap, at_least=0)
         if self.overlap >= self.max_length:
             raise ValueError(f"overlap must be below max_length = {self.max_length}, got {self.overlap}")
@@ -110,6 +70,11 @@ class SpanConfig(Config):
         weights = embedded + self.dim * (12 * self.layers * self.dim + types * self.head_dim)
         if self.encoder != "pretrained":
             at_most("the number of weights", weights, MOST_WEIGHTS, "make dim, layers, vocab or head_dim smaller")
+
+    @property
+    def words(self) -> bool:
+        """Whether its tokens are words."""
+        return self.encoder == "convolution"
 
 
 def _check_labels(labels: Any) -> None:

@@ -1,4 +1,4 @@
-"""From the numbers of tokens to their first vectors: an embedding of each token, or of the features of a word."""
+"""What encoders from scratch are made of: the first vectors of words, a maxout, and a dropout of whole channels."""
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +21,6 @@ class Locked(nn.Module):
         if not self.training or not self.p:
             return x
         return x * x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1 - self.p).div_(1 - self.p)
-
-
-class TokenEmbedding(nn.Module):
-    """Tokens ``[B, S] -> [B, S, dim]``, with dropout of whole channels."""
-
-    def __init__(self, config: SpanConfig) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(config.vocab, config.dim)
-        self.dropout = Locked(config.dropout)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        out: Tensor = self.dropout(self.tokens(ids))
-        return out
 
 
 class WordEmbedding(nn.Module):
@@ -68,8 +55,3 @@ class Maxout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.norm(torch.unflatten(self.maps(x), -1, (-1, 3)).amax(-1))
         return out
-
-
-def make_embedding(config: SpanConfig) -> TokenEmbedding | WordEmbedding:
-    """That of words where the tokens are words, else one vector a token."""
-    return WordEmbedding(config) if config.words else TokenEmbedding(config)

@@ -72,9 +72,7 @@ def tokenizer_and_limits(encoder: Path | None, tokens: str, texts: Sequence[str]
     if encoder is None:
         return make_tokenizer(tokens, texts), max_length
     if not (encoder / "config.json").is_file():
-        raise ValueError(
-            f"encoder must be convolution, bilstm or a folder with a transformers encoder, got {str(encoder)!r}"
-        )
+        raise ValueError(f"encoder must be a folder with a transformers encoder, got {str(encoder)!r}")
     longest, rows = _limits(encoder)
     tokenizer = tokenizer_of_encoder(encoder)
     if rows is not None and (largest := max(tokenizer.get_vocab().values())) >= rows:

@@ -1,23 +1,21 @@
 """Training: batches and dropout are functions of (seed, step), so equal settings end with equal weights."""
 
 import json
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from phasor.cli.progress import progress as told
 from phasor.cli.progress import silent
 from phasor.support.lock import alone
 from phasor.support.whole_files import check_file_target, remove_partial, write_whole
 
-from ..run_folder.training import check_loss
+from ..run_folder.training import WEIGHT_DECAY, check_loss, learning_rate
 from .config import TrainConfig
 from .data import Example
 from .data.windows import Encoded
@@ -28,7 +26,7 @@ from .predict import align_for, predict_windows
 LOG = "log.jsonl"
 MOST = 8  # spans per token: no text has as many entities
 BETAS = (0.9, 0.99)  # a run has a few thousand steps: the usual 0.999 would remember most of them
-WARMUP, WEIGHT_DECAY, CLIP = 0.05, 0.01, 1.0
+CLIP = 1.0
 LEAST = 0.002  # the lowest probability that is looked at for the best threshold
 POOL = 50  # batches sorted by length together: less padding, still another mixture every epoch
 HEAD_LR = 1e-3  # of a new layer on pretrained weights, which bear less
@@ -86,18 +84,18 @@ def train(
             for windows_of_step in shuffled(windows, config.batch, config.seed, training.epoch):
                 loss = training.advance(windows_of_step)
                 tell(training.step, training.steps, f"loss {loss:.3f}")
-            with training.averaged():
-                predictions = predict_windows(
-                    model, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
-                    threshold=LEAST if config.threshold is None else config.threshold,
-                )  # fmt: skip
-                threshold = config.threshold
-                if threshold is None:
-                    threshold = best_threshold(true, predictions)
-                    predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
-                score = evaluate(true, predictions).overall
-                if training.record(score, threshold, time.perf_counter() - start):
-                    save(folder, model, tokenizer, {"train": config.to_dict(), "threshold": threshold})
+            mean: Any = training.mean.module
+            threshold = config.threshold
+            predictions = predict_windows(
+                mean, dev_windows, len(dev), mode=config.mode, batch=config.batch, most=MOST,
+                threshold=LEAST if threshold is None else threshold,
+            )  # fmt: skip
+            if threshold is None:
+                threshold = best_threshold(true, predictions)
+                predictions = [[span for span in spans if span.score > threshold] for spans in predictions]
+            score = evaluate(true, predictions).overall
+            if training.record(score, threshold, time.perf_counter() - start):
+                save(folder, mean, tokenizer, {"train": config.to_dict(), "threshold": threshold})
             write_whole(folder / LOG, "".join(json.dumps(entry) + "\n" for entry in training.history).encode())
             say(line(training.history[-1], config.epochs))
     best = max(training.history, key=lambda entry: (entry["f1"], entry["epoch"]))
@@ -106,7 +104,7 @@ def train(
 
 
 class SpanTraining:
-    """A model between two steps of its training, with optimizer, running mean of the weights and history.
+    """A model between two steps of its training, with optimizer, history and ``mean``, the running mean of its weights.
 
     ``step`` steps are done, ``per_epoch`` make an epoch. ``history`` has what is logged of every epoch.
     """
@@ -116,7 +114,7 @@ class SpanTraining:
         self.step, self.loss = 0, 0.0
         self.history: list[dict[str, Any]] = []
         self.weights = list(model.parameters())
-        self.mean = [p.detach().clone() for p in self.weights]
+        self.mean = AveragedModel(model, multi_avg_fn=self._average)
         head_lr = HEAD_LR if model.config.encoder == "pretrained" else config.lr
         groups = [
             {"params": list(model.encoder.parameters()), "peak": config.lr},
@@ -158,9 +156,7 @@ class SpanTraining:
         torch.nn.utils.clip_grad_norm_(self.weights, CLIP)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        # early on the mean must not remember the random start
-        keep = min(config.average, (1 + self.step) / (10 + self.step))
-        torch._foreach_lerp_(self.mean, [p.detach() for p in self.weights], 1 - keep)
+        self.mean.update_parameters(self.model)
         value = float(loss.detach())
         check_loss(value, self.step, lr=config.lr)
         self.step += 1
@@ -181,23 +177,9 @@ class SpanTraining:
         self.loss = 0.0
         return best
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The model has the running mean of its weights inside the block, and its own again after it."""
-        if not self.config.average:
-            yield
-            return
-        weights = [p.detach().clone() for p in self.weights]
-        self._set(self.mean)
-        try:
-            yield
-        finally:
-            self._set(weights)
-
-    @torch.no_grad()
-    def _set(self, values: Sequence[Tensor]) -> None:
-        for weight, value in zip(self.weights, values, strict=True):
-            weight.copy_(value)
+    def _average(self, mean: Any, weights: Any, steps: Any) -> None:
+        """Early on the mean must not remember the random start."""
+        torch._foreach_lerp_(mean, weights, 1 - min(self.config.average, (1 + int(steps)) / (10 + int(steps))))
 
 
 def shuffled(windows: Sequence[Encoded], batch: int, seed: int, epoch: int) -> list[list[Encoded]]:
@@ -209,18 +191,6 @@ def shuffled(windows: Sequence[Encoded], batch: int, seed: int, epoch: int) -> l
         pool = sorted((windows[i] for i in order[first : first + POOL * batch]), key=lambda window: len(window.ids))
         batches += [pool[i : i + batch] for i in range(0, len(pool), batch)]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
-
-
-def learning_rate(peak: float, step: int, steps: int) -> float:
-    """Linear warmup to ``peak`` in a twentieth of the steps, then a cosine down to 0.
-
-    >>> [round(learning_rate(1.0, step, 100), 3) for step in (0, 4, 52)]
-    [0.2, 1.0, 0.492]
-    """
-    warm = max(1, round(WARMUP * steps))
-    if step < warm:
-        return peak * (step + 1) / warm
-    return peak * 0.5 * (1 + math.cos(math.pi * (step + 1 - warm) / max(1, steps - warm)))
 
 
 def line(entry: dict[str, Any], epochs: int) -> str:

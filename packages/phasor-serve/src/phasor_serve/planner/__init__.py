@@ -3,7 +3,6 @@
 from typing import Any
 
 from ..engines import ENGINES, engine_of, load_config
-from .calls import called_as
 from .choose import METHODS, choose
 from .cost import Cost, costs
 from .fit import Fit, fit
@@ -20,7 +19,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-@called_as('plan(config, length=131072, engine="vllm")')
 def plan(
     config: Any, *, length: int | None = None, engine: str = "transformers", method: str = "auto",
     original: int | None = None,

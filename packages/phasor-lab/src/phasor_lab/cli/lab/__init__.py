@@ -3,9 +3,7 @@
 import typer
 
 from .compare import compare
-from .evaluate import evaluate
 from .export import export
-from .extend import extend
 from .report import report
 from .train import train
 
@@ -14,10 +12,8 @@ app = typer.Typer(no_args_is_help=True, help="Train small models on real text an
 COMMANDS = (  # with the line that the list of commands shows, whole at 80 columns
     (train, "Train one model for each encoding and seed"),
     (compare, "Encodings side by side, all of them if you like"),
-    (evaluate, "Loss beyond the training length"),
-    (extend, "Longer contexts with every scaling, without fine-tuning"),
     (export, "A rotary model as a folder that transformers loads"),
-    (report, "All tables, figures and numbers in one folder"),
+    (report, "Loss beyond the training length, in tables and figures"),
 )
 for command, line in COMMANDS:
     app.command(short_help=line)(command)

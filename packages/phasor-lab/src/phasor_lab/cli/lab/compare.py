@@ -10,8 +10,6 @@ import typer
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, prepare
-
 
 def compare(
     text: Annotated[
@@ -24,7 +22,7 @@ def compare(
     encoding: Annotated[list[str] | None, typer.Option(help="Repeat for several.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every registered encoding.")] = False,
     small: Annotated[bool, typer.Option("--small", help="Some ten seconds for each encoding.")] = False,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Train and evaluate encodings from the same weights on the same text, and set their losses side by side."""
     from ...lab import compare as compare_all
@@ -32,7 +30,6 @@ def compare(
     if every == bool(encoding):
         raise ValueError("encodings must be named by --encoding, or all of them by --all; give one of the two")
     check_folder_target("--out", out)
-    prepare(1, "matplotlib")
     budget: dict[str, Any] = {} if small else {"tokens": 1_433_600, "scored": 65_536}
     numbers = compare_all(
         out, encoding or (), text or (), **budget, progress=not as_json,

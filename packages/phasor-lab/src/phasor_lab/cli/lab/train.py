@@ -3,14 +3,14 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from phasor.support.plain_text import say, say_json
 from phasor.support.whole_files import check_folder_target
 
-from .options import Json, Threads, prepare
+from ..threads import set_threads
 
 TrainingText = Annotated[
     list[Path] | None, typer.Option("--text", metavar="PATH", help="Files or folders (default: Python's own modules).")
@@ -25,9 +25,7 @@ Layers = Annotated[int, typer.Option(min=1, help="Layers of the model.")]
 Dim = Annotated[int, typer.Option(min=1, help="Width of the model.")]
 Heads = Annotated[int, typer.Option(min=1, help="Attention heads.")]
 Lr = Annotated[float, typer.Option(help="Peak learning rate.")]
-Cp = Annotated[int, typer.Option("--cp", min=1, help="Processes that share each sequence (context parallel).")]
-Tp = Annotated[int, typer.Option("--tp", min=1, help="Processes that share heads and weights (tensor parallel).")]
-Fsdp = Annotated[bool, typer.Option("--fsdp", help="Shard weights, gradients and moments over the other processes.")]
+Fsdp = Annotated[bool, typer.Option("--fsdp", help="Under torchrun: shard weights, gradients and moments too.")]
 
 
 def train(
@@ -42,47 +40,44 @@ def train(
     dim: Dim = 96,
     heads: Heads = 4,
     lr: Lr = 3e-3,
-    cp: Cp = 1,
-    tp: Tp = 1,
     fsdp: Fsdp = False,
-    threads: Threads = 1,
-    as_json: Json = False,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of each process; more pays for wide models on an idle machine.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Train one model per encoding and seed. Repeat a command that was killed: it goes on where it was.
 
-    Under torchrun the processes share each batch; with --cp, --tp or --fsdp also sequences, heads and weights.
+    Under torchrun the processes share each batch; with --fsdp also weights, gradients and moments.
     """
     from ...lab import ModelConfig, RunConfig, read_text
     from ...lab import train as train_one
     from ...processes import process_group
 
     check_folder_target("--out", out)
-    prepare(threads)
+    set_threads(threads)
     files = text or []
     finished = []
+    source = read_text(files)
+    about = {
+        "command": shlex.join(["phasor", *sys.argv[1:]]), "text": ", ".join(source.names),
+        "paths": [str(path.resolve()) for path in files],
+    }  # fmt: skip
+    models = [
+        ModelConfig(encoding=name, layers=layers, dim=dim, heads=heads, length=length)
+        for name in encoding or ["rotary"]
+    ]
+    configs = [
+        RunConfig(
+            model=model, seed=number, tokens=tokens, batch=batch, lr=lr, source=source.sha256,
+        )
+        for model in models for number in seed or [0]
+    ]  # fmt: skip
     with process_group() as group:
-        with group.alike():
-            source = read_text(files)
-            about = {
-                "command": shlex.join(["phasor", *sys.argv[1:]]), "text": ", ".join(source.names),
-                "paths": [str(path.resolve()) for path in files],
-            }  # fmt: skip
-            models = [
-                ModelConfig(encoding=name, layers=layers, dim=dim, heads=heads, length=length)
-                for name in encoding or ["rotary"]
-            ]
-            configs = [
-                RunConfig(
-                    model=model, seed=number, tokens=tokens, batch=batch, lr=lr, source=source.sha256,
-                )
-                for model in models for number in seed or [0]
-            ]  # fmt: skip
         first = group.first
         for config in configs:
             folder = out / config.name
-            result = train_one(
-                config, folder, source, about=about, progress=first and not as_json, parallel=_parallel(cp, tp, fsdp),
-            )  # fmt: skip
+            result = train_one(config, folder, source, about=about, progress=first and not as_json, fsdp=fsdp)
             finished.append({
                 "folder": str(folder), "steps": config.steps, "resumed_at": result.resumed_at, "loss": result.loss,
                 "tokens_per_second": result.tokens_per_second,
@@ -92,12 +87,3 @@ def train(
                 say(f"{folder}  {how}, last loss {result.loss:.3f}")
     if first and as_json:
         say_json(finished)
-
-
-def _parallel(cp: int, tp: int, fsdp: bool) -> Any:
-    """How sequences and weights are cut; None if they are not."""
-    if cp == tp == 1 and not fsdp:
-        return None
-    from ...lab.parallel import Parallel
-
-    return Parallel(cp, tp, fsdp)

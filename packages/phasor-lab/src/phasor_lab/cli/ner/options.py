@@ -1,12 +1,11 @@
 """What the commands share: options, and the preparation of a run."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from ..threads import check_threads
+from ..threads import set_threads
 
 Columns = Annotated[
     list[int] | None,
@@ -26,12 +25,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def prepare(threads: int | None, device: str) -> None:
-    """The number of threads; and a missing library or device is one line that says so."""
-    for name in ("safetensors", "tokenizers"):
-        if find_spec(name) is None:
-            raise ValueError(f"this needs {name}; install it with: pip install 'phasor-lab[ner]'")
+    """The number of threads; and a missing device is one line that says so."""
     if threads is not None:
-        check_threads(threads)
+        set_threads(threads)
     import torch
 
     try:
@@ -39,5 +35,3 @@ def prepare(threads: int | None, device: str) -> None:
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0].partition(". ")[0]
         raise ValueError(f"--device must be one that torch can compute on here, got {device!r}: {reason}") from None
-    if threads is not None:
-        torch.set_num_threads(threads)

@@ -1,8 +1,9 @@
 """`phasor ner train`: a span model from labelled texts."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -24,31 +25,17 @@ DevFile = Annotated[
 ]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder of the model.")]
 Encoder = Annotated[
-    str | None,
+    Path | None,
     typer.Option(
-        help="convolution or bilstm, from scratch, or the folder of a transformers encoder "
-        "(default: convolution on words, bilstm where texts have no spaces between words)."
+        metavar="FOLDER",
+        help="A transformers encoder, to train all of (default: an encoder from scratch, for words or characters).",
     ),
 ]
-Tokens = Annotated[
-    Literal["words", "characters"] | None,
-    typer.Option(help="Of an encoder from scratch: words, known by their features; or one per character."),
-]
-Head = Annotated[
-    Literal["efficient", "global-pointer"] | None,
-    typer.Option(help="EfficientGlobalPointer, or GlobalPointer (the default of a bilstm): queries for each label."),
-]
-Rotary = Annotated[bool, typer.Option(help="Rotate the head's queries and keys.")]
-Dim = Annotated[int | None, typer.Option(min=8, help="Width of the encoder (default: 96, or 192 on characters).")]
-Layers = Annotated[int, typer.Option(min=1, help="Layers of an encoder from scratch.")]
 MaxLength = Annotated[
     int, typer.Option(min=1, help="Tokens of a window; longer texts are cut, and windows share a quarter.")
 ]
 Epochs = Annotated[
     int | None, typer.Option(min=1, help="Most epochs (default: from 60 for few sentences to 10 for many).")
-]
-Batch = Annotated[
-    int | None, typer.Option(min=1, help="Windows per step (default: 16 below 5,000 sentences, else 32).")
 ]
 Lr = Annotated[
     float | None, typer.Option(help="Peak learning rate (default: convolution 0.002, bilstm 0.003, a folder 5e-5).")
@@ -69,14 +56,8 @@ def train(
     dev: DevFile = None,
     column: Columns = None,
     encoder: Encoder = None,
-    tokens: Tokens = None,
-    head: Head = None,
-    rotary: Rotary = True,
-    dim: Dim = None,
-    layers: Layers = 2,
     max_length: MaxLength = 256,
     epochs: Epochs = None,
-    batch: Batch = None,
     lr: Lr = None,
     threshold: LeastProbability = None,
     mode: SpanMode = None,
@@ -86,13 +67,10 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on labelled texts, and keep the epoch that is best on the development data."""
-    from ...ner import SpanConfig, TrainConfig, labels_of, read
+    from ...ner import labels_of, read, usual
     from ...ner import train as train_one
-    from ...ner.config import RECIPES, usual_batch, usual_epochs
-    from ...ner.data import hold_out, usual_mode
+    from ...ner.data import hold_out
     from ...ner.model import new_model
-    from ...ner.tokens import tokenizer_and_limits
-    from ...ner.words import have_words
 
     check_folder_target("--out", out)
     prepare(threads, device)
@@ -105,30 +83,14 @@ def train(
         examples, dev_examples = hold_out(examples, data)
     else:
         dev_examples = read(dev, labels=labels, columns=column)
-    texts = [example.text for example in examples]
-    spaced = have_words(texts)
+    model, config, tokenizer = usual(examples, encoder, max_length)
     if encoder is None:
-        encoder = "convolution" if (tokens or ("words" if spaced else "")) == "words" else "bilstm"
-    folder = None if encoder in ("convolution", "bilstm") else Path(encoder)
-    if tokens is None:
-        tokens = "words" if spaced and folder is None else "characters"
-    kind = "pretrained" if folder else encoder
-    usual = RECIPES[kind]
-    tokenizer, max_length = tokenizer_and_limits(folder, tokens, texts, max_length)
-    model_config = SpanConfig(
-        labels=labels, vocab=tokenizer.get_vocab_size(), encoder=kind, dim=dim or usual.dim, layers=layers,
-        dropout=usual.dropout, head=head or usual.head, rotary=rotary, words=folder is None and tokens == "words",
-        max_length=max_length, overlap=max_length // 4,
-    )  # fmt: skip
-    if folder is None:
-        tell(f"model: {kind} on {tokens}, {layers} layers of width {model_config.dim}")
-    config = TrainConfig(
-        seed=seed, epochs=epochs or usual_epochs(len(examples)), batch=batch or usual_batch(len(examples)),
-        lr=usual.lr if lr is None else lr, threshold=threshold, mode=mode or usual_mode(examples),
-    )  # fmt: skip
+        tell(f"model: {model.encoder} on {'words' if model.words else 'characters'}, width {model.dim}")
+    given: dict[str, Any] = {"epochs": epochs, "lr": lr, "mode": mode, "threshold": threshold}
+    config = replace(config, seed=seed, **{name: value for name, value in given.items() if value is not None})
     summary = _summary(
         train_one(
-            new_model(model_config, seed, folder), tokenizer, examples, dev_examples, config, out,
+            new_model(replace(model, labels=labels), seed, encoder), tokenizer, examples, dev_examples, config, out,
             device=device, progress=not as_json and sys.stderr.isatty(), say=tell,
         )
     )  # fmt: skip

@@ -16,7 +16,7 @@ def read(
     """The examples of a UTF-8 file, all of them or none. A first line that begins as JSON and does not end with a tag
     says that it holds JSON lines.
 
-    - JSON lines: ``{"text", "spans" or "entities": [{"start", "end", "label"}]}``, half-open;
+    - JSON lines: ``{"text", "spans": [{"start", "end", "label"}]}``, half-open;
     - columns (CoNLL): a token a line with its tags in IOB2 (BIO), an empty line after each sentence. ``columns``
       (counted from 0; default: all after the token) may be several, for nested entities. The text is the tokens joined
       by one space.
@@ -34,16 +34,13 @@ def read(
 
 def _text_and_spans(location: Location, item: dict[str, Any]) -> tuple[str, Iterator[StatedSpan]]:
     """A span's own ``"text"`` is checked where it is stated."""
-    if "spans" in item and "entities" in item:
-        raise location.fault("item must have one list of entities, got 'spans' and 'entities'; delete one")
-    key = "entities" if "entities" in item else "spans"
-    return member(location, item, "text", str, "a string"), _spans(location, item, key)
+    return member(location, item, "text", str, "a string"), _spans(location, item)
 
 
-def _spans(location: Location, item: dict[str, Any], name: str) -> Iterator[StatedSpan]:
-    for entity in member(location, item, name, list, "a list of objects, empty if there is none"):
+def _spans(location: Location, item: dict[str, Any]) -> Iterator[StatedSpan]:
+    for entity in member(location, item, "spans", list, "a list of objects, empty if there is none"):
         if not isinstance(entity, dict):
-            raise location.fault(f"{name} must be a list of objects, got {shown(entity)} in it")
+            raise location.fault(f"spans must be a list of objects, got {shown(entity)} in it")
         for key in ("start", "end", "label"):
             if key not in entity:
                 raise location.fault(f"entity must have the key {key!r}, got {shown(entity)}")

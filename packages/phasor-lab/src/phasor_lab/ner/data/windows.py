@@ -39,21 +39,19 @@ class AlignmentReport:
     """What became of the entities: ``kept + misaligned + truncated == entities``.
 
     ``misaligned``: they begin or end inside a token (or in characters that the tokenizer drops). ``truncated``: no
-    window holds them whole. ``crossing`` (all of them kept or counted above): they overlap another without one
-    containing the other. ``lost``: those not kept, with their source and the reason.
+    window holds them whole. ``lost``: those not kept, with their source and the reason.
     """
 
     entities: int
     kept: int
     misaligned: int
     truncated: int
-    crossing: int
     lost: tuple[tuple[str, Entity, str], ...] = ()
 
     def __str__(self) -> str:
         return (
             f"{self.kept} of {self.entities} entities kept, {self.misaligned} misaligned with the tokens, "
-            f"{self.truncated} truncated by the windows; {self.crossing} cross another{self._first()}"
+            f"{self.truncated} truncated by the windows{self._first()}"
         )
 
     def _first(self) -> str:
@@ -102,7 +100,6 @@ def align(
         kept=entities - len(lost),
         misaligned=count["misaligned"],
         truncated=count["truncated"],
-        crossing=sum(_crossing(example.entities) for example in examples),
         lost=tuple(lost),
     )
 
@@ -212,17 +209,12 @@ def usual_mode(examples: Iterable[Example]) -> Mode:
     """
     mode: Mode = "flat"
     for example in examples:
-        if _crossing(example.entities):
-            return "all"
-        if any(True for _ in overlapping([(entity.start, entity.end) for entity in example.entities])):
+        spans = [(entity.start, entity.end) for entity in example.entities]
+        for i, j in overlapping(spans):
             mode = "nested"
+            if spans[i][0] < spans[j][0] and spans[i][1] < spans[j][1]:
+                return "all"
     return mode
-
-
-def _crossing(entities: Sequence[Entity]) -> int:
-    spans = sorted((entity.start, entity.end) for entity in entities)
-    crossing = ((i, j) for i, j in overlapping(spans) if spans[i][0] < spans[j][0] and spans[i][1] < spans[j][1])
-    return len({index for pair in crossing for index in pair})
 
 
 def overlapping(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
