@@ -165,7 +165,7 @@ def every(p: Plant, n: int) -> None:
     when(p, holds, of_layer=True)
 
 
-def sticky(p: Plant, n: int) -> None:
+def sticky(p: Plant, n: int, wrong: Wrong | None = None) -> None:
     """Wrong in all calls after one of more than n tokens."""
     long: set[int] = set()
 
@@ -175,7 +175,7 @@ def sticky(p: Plant, n: int) -> None:
             long.add(see.layer)
         return stuck
 
-    when(p, holds, of_layer=True)
+    when(p, holds, of_layer=True, wrong=wrong)
 
 
 def stale_key(p: Plant, n: int) -> None:
@@ -197,6 +197,18 @@ def keys_in_cache(p: Plant, n: int) -> None:
         if see.cached >= n:
             held = see.cache.layers[see.layer]
             held.keys = p.written(p.planes(held.keys) * p.step, held.keys)
+        return turn(q, k, cos, sin)
+
+    p.turn(wrong, of_layer=True)
+
+
+def keys_rounded(p: Plant) -> None:
+    """What the cache holds is rounded before each call."""
+
+    def wrong(turn: Turn, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, see: See) -> Any:
+        if see.cached:
+            held = see.cache.layers[see.layer]
+            held.keys = rounded(torch.bfloat16)(held.keys)
         return turn(q, k, cos, sin)
 
     p.turn(wrong, of_layer=True)
@@ -373,6 +385,22 @@ def backwards(p: Plant, change: Change = same, of_forward: bool = False) -> None
         )
 
     p.turn(wrong)
+
+
+def hooked(change: Change) -> Wrong:
+    """The gradient changed behind the rotation, where nothing else of the call shows it."""
+
+    def listening(x: Tensor) -> Tensor:
+        x = x.clone()
+        if x.requires_grad:
+            x.register_hook(change)
+        return x
+
+    return after(listening, listening)
+
+
+def one_negated(k: Tensor) -> Tensor:
+    return torch.cat((-k[..., :1], k[..., 1:]), -1)
 
 
 def half_zero(g: Tensor) -> Tensor:
@@ -556,6 +584,31 @@ KINDS: dict[str, Kind] = {
     "backward in bfloat16": Kind("gradient in half precision", lambda p: backwards(p, rounded(torch.bfloat16))),
 }
 
+# Those that hide from one way of looking, each with what it is called; drawn by no seed.
+HIDDEN: dict[str, Kind] = {
+    "gradients negated by a hook": Kind("factor of the gradient", lambda p: p.turn(hooked(torch.neg))),
+    "keys detached": Kind("no gradient", lambda p: p.turn(after(same, torch.detach))),
+    "queries longer in long calls": Kind(
+        "attention factor, only in long calls",
+        lambda p: when(p, lambda q, see: q.shape[2] > 60, wrong=after(times(1.2), same)),
+    ),
+    "keys cut off in batches": Kind(
+        "no rotation, only in large batches",
+        lambda p: when(p, lambda q, see: q.shape[0] > 1, wrong=after(same, lambda k: k.clamp(-1, 1))),
+    ),
+    "a channel negated": Kind("two angles in a pair", lambda p: p.turn(after(same, one_negated))),
+    "cosines and sines exchanged in a layer": Kind(
+        "cos and sin exchanged", lambda p: of_layer(p, lambda turn, q, k, cos, sin, see: turn(q, k, sin, cos))
+    ),
+    "first keys at rest": Kind(
+        "not rotated of k", lambda p: where(p, lambda x: index(x, 2) < 4, wrong=split(right, still))
+    ),
+    "frequencies negated": Kind("sign", lambda p: p.frequencies(torch.neg), stored),
+    "tables in float16": Kind("half precision", lambda p: on_tables(p, *[rounded(torch.float16)] * 2)),
+    "longer after a long call": Kind("state of a longer call", lambda p: sticky(p, 100, after(*[times(1.2)] * 2))),
+    "keys rounded in the cache": Kind("half precision, only in keys that were kept", keys_rounded),
+}
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -568,7 +621,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        return KINDS[self.kind].label
+        return (KINDS | HIDDEN)[self.kind].label
 
     def healthy(self) -> Any:
         return TYPES[self.type].build(self.layers, self.seed)
@@ -579,7 +632,7 @@ class Fault:
         with contextlib.ExitStack() as undo:
             with torch.no_grad():
                 plant = Plant(self.healthy(), TYPES[self.type], random.Random(self.seed), undo)
-                KINDS[self.kind].put(plant)
+                (KINDS | HIDDEN)[self.kind].put(plant)
             yield plant
 
 

@@ -8,7 +8,7 @@ import torch
 
 from phasor import diagnose
 
-from .random_faults import KINDS, Fault, fault
+from .random_faults import HIDDEN, KINDS, Fault, fault
 from .random_measured import HARMLESS, VISIBLE, moved, of_healthy, visible
 from .random_types import TYPES
 
@@ -31,6 +31,12 @@ def test_a_visible_fault_is_not_called_right(seed: int) -> None:
     with one.planted() as plant:
         found = diagnose(plant.model)
     assert found.verdict != "right", f"{one}, {plant.style}: {found}"
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+def test_a_fault_that_hides_from_one_way_of_looking_is_named(kind: str) -> None:
+    with Fault(0, "llama", kind, 2).planted() as plant:
+        assert HIDDEN[kind].label in diagnose(plant.model).causes
 
 
 @pytest.mark.parametrize(("family", "way"), ODD)

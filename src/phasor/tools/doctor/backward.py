@@ -33,18 +33,18 @@ WAY = "give the rotation a backward that turns by minus the position, times the 
 
 
 class _Live(TorchFunctionMode):
-    """Every tensor of real numbers that code in Python has in hand, by its number of elements."""
+    """Every tensor of real numbers that code in Python has in hand, by its number of elements, the last used last."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.by_size: dict[int, list[Tensor]] = {}
-        self._known: set[int] = set()
+        self.by_size: dict[int, dict[int, Tensor]] = {}
 
     def _note(self, values: Any) -> None:
         for value in values if isinstance(values, list | tuple) else (values,):
-            if type(value) is Tensor and value.is_floating_point() and id(value) not in self._known:
-                self._known.add(id(value))
-                self.by_size.setdefault(value.numel(), []).append(value)
+            if type(value) is Tensor and value.is_floating_point():
+                there = self.by_size.setdefault(value.numel(), {})
+                there.pop(id(value), None)
+                there[id(value)] = value
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -56,8 +56,8 @@ class _Live(TorchFunctionMode):
     def like(self, value: Tensor) -> list[Tensor]:
         """Those that hold these numbers, in whatever shape."""
         flat = value.detach().cpu().flatten()
-        there = self.by_size.get(len(flat), ())
-        return [t for t in there if t.dtype == value.dtype and torch.equal(t.detach().cpu().flatten(), flat)]
+        there = self.by_size.get(len(flat), {})
+        return [t for t in there.values() if t.dtype == value.dtype and torch.equal(t.detach().cpu().flatten(), flat)]
 
 
 @dataclass
@@ -139,12 +139,12 @@ def _of_side(tape: Tape, operator: Operator, live: _Live, axis: int) -> _Found:
         return _Found(unseen="what it turns is not seen in a call with gradients")
     if not (seen := live.like(tape.values[operator.target])):
         return _Found(unseen="its result is not seen in a call with gradients")
-    if not (targets := [t for t in seen if t.grad_fn is not None]):
+    target = seen[-1]  # what the product takes
+    if target.grad_fn is None:
         return _Found(*DETACHED)
     made = torch.Generator().manual_seed(0)
     seed = torch.randn(tape.values[operator.target].shape, dtype=torch.float64, generator=made)
     seed.movedim(axis, -1)[..., [c for c in range(operator.channels) if not any(c in p for p in operator.pairs)]] = 0
-    target = targets[-1]  # next to the product, so that nothing of its way back is left out
     candidates = [t for there in sources for t in there]
     given = seed.reshape(target.shape).to(target)
     found = torch.autograd.grad(target, candidates, given, allow_unused=True, retain_graph=True)

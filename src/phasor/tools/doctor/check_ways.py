@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...eye.operator import TWO_ANGLES
 from ...eye.sites import Site
 from ...support.findings import Difference, span
 from ..patch.reading import specs_of, specs_of_layer
@@ -223,15 +222,14 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
-        if operator is None and one.side.seen.mixed:
-            return Deviation("no rotation", one.side.seen.missing, rows=tuple(range(way.rows)))
+        if one.side.seen.mixed or (operator is not None and operator.second is not None):
+            cause = "no rotation" if one.side.seen.mixed else "two angles in a pair"
+            return Deviation(cause, one.side.seen.missing, rows=tuple(range(way.rows)))
         if operator is None and one.side.seen.fixed and not one.side.seen.missing:
             says, every = "nothing turns it, and in one plain call it turns", tuple(range(one.positions.shape[1]))
             return Deviation("not rotated", says, tokens=every, rows=tuple(range(way.rows)))
         if operator is None:
             return one.side.seen.missing or "nothing was seen of it"
-        if operator.second is not None:
-            return Deviation("two angles in a pair", TWO_ANGLES, rows=tuple(range(way.rows)))
         given, of_queries = one.positions.shape[1], one.side.name == "q"
         if operator.cos.shape[-1] > given and operator.cos.shape[-1] % given == 0:
             operator = operator.unfolded((-1, given), -1)  # queries of heads that share a key lie one after the other
@@ -249,21 +247,17 @@ class _Seen:
             where, those = (places(passing, axis) for axis in (1, 0))
             says = "channels that pass are longer or shorter than in one plain call"
             return self._placed(one, Deviation("attention factor", says, where[0], tokens=where, rows=those))
-        known = self._shifts.get((one.where, one.number))
-        moved = positions if known is None else positions + known[:, None]
-        if (must := reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])) is None:
-            return "nothing says what it must be there"
-        found = self._apart(one, seen, must, reference, live)
-        by = torch.zeros(len(positions), dtype=torch.int64) if found is None else None
-        if known is None and found is not None:
-            by = _shift(seen, reference.others, positions, live, self.within)
-            by = by if by is not None and (not way.given or bool((by == by[0]).all())) else None
-            if by is not None:
-                moved = positions + by[:, None]
-                must = reference.at(moved.clamp(min=-BEFORE), longest, seen.shape[1])
-                found = None if must is None else self._apart(one, seen, must, reference, live)
-        if known is None and by is not None:
-            self._shifts[one.where, one.number] = by
+        site, moved = (one.where, one.number), positions
+        if site in self._shifts:
+            moved = positions + self._shifts[site][:, None]
+        found = self._apart(one, seen, reference, moved, longest, live)
+        if site not in self._shifts and not isinstance(found, str):
+            by = _shift(seen, reference.others, positions, live, self.within) if found else positions[:, 0] * 0
+            if by is not None and (not way.given or bool((by == by[0]).all())):
+                self._shifts[site], moved = by, positions + by[:, None]
+                found = found and self._apart(one, seen, reference, moved, longest, live)
+        if isinstance(found, str):
+            return found
         if found is None and not (way.autocast or rounded(reference.side)):
             found = rounded(one.side)
         if found is None:
@@ -275,7 +269,11 @@ class _Seen:
             found = replace(found, cause=SWITCH, says=says)
         return self._placed(one, found)
 
-    def _apart(self, one: Turned, seen: Tensor, must: Tensor, reference: Reference, live: Tensor) -> Deviation | None:
+    def _apart(
+        self, one: Turned, seen: Tensor, reference: Reference, at: Tensor, longest: Tensor, live: Tensor
+    ) -> Deviation | str | None:
+        if (must := reference.at(at.clamp(min=-BEFORE), longest, seen.shape[1])) is None:
+            return "nothing says what it must be there"
         found = deviation(seen, must, reference.others, live, self.within)
         if found is not None and seen.shape[1] == seen.shape[3]:  # as many heads as tokens: axes may be exchanged
             other = deviation(seen.transpose(1, 3), must, reference.others, live, self.within)

@@ -160,9 +160,8 @@ def _by_an_angle(v: Values) -> str | None:
 def _coarse(v: Values) -> str | None:
     """Up and down by little: not by one factor, and not to one side."""
     apart, off = v.ratio - 1, float(v.ratio.angle().abs().max())
-    if off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
-        return None
-    if float(apart.mean().abs()) > 0.3 * float(apart.abs().max()):
+    even = float(apart.mean().abs()) > 0.3 * float(apart.abs().max())
+    if even or off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
         return None
     return f"their angles are off by up to {off:.2g}, up and down"
 
