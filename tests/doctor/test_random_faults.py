@@ -14,12 +14,10 @@ from .random_types import TYPES
 
 # seed -> a call in which its fault is visible: each of a dimension in which a fault can hide
 SAMPLE = {
-    11: "short", 12: "short", 151: "short", 152: "short", 223: "short", 33: "batch of 4", 34: "batch of 4",
-    35: "batch of 4", 197: "batch of 4", 36: "long", 38: "long", 283: "long", 37: "short", 39: "decoding after 8",
-    41: "decoding after 40", 42: "decoding after 8", 53: "decoding after 100", 40: "chunks", 265: "repeated",
-    44: "after a long call", 66: "after a long call", 45: "autocast", 46: "grad mode", 70: "gradients",
-    2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short", 2349: "long", 2396: "short", 3039: "short",
-    50005: "long",
+    152: "short", 33: "batch of 4", 35: "batch of 4", 197: "batch of 4", 36: "long", 37: "short", 40: "chunks",
+    41: "decoding after 40", 42: "decoding after 8", 45: "autocast", 46: "grad mode", 66: "after a long call",
+    70: "gradients", 265: "repeated", 2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short",
+    2396: "short", 50005: "long",
 }  # fmt: skip
 ODD = [("llama", "own rotation"), ("gptj", "rotation wrapped"), ("phi3 longrope", "positions by the mask")]
 
@@ -59,9 +57,9 @@ def test_every_kind_has_a_type_and_every_seed_one_fault() -> None:
 
 @pytest.mark.slow
 def test_no_visible_fault_is_called_right() -> None:
-    """400 at random, and every family with every odd way."""
+    """400 at random, two that once were, and every family with every odd way."""
     silent = []
-    for seed in range(400):
+    for seed in (*range(400), 2349, 3039):
         with fault(seed).planted() as plant:
             found = diagnose(plant.model)
         if found.verdict == "right" and (seen := visible(fault(seed))):

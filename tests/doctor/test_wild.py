@@ -16,12 +16,10 @@ QUICK = (
     "own class, nothing rotates",
     "attention wrapped, sin reversed",
     "layer hooked, tables rotate nothing",
-    "own rotary module, base of another model",
     "own rotary module, first row for all",
     "rotary module hooked, tables in bfloat16",
     "projections hooked, rotated once more",
     "SmolLM 3 rotates the layer that should not",
-    "compiled and run, layout swapped",
 )
 
 
