@@ -163,21 +163,3 @@ def test_llama_3_by_the_bounds_of_another_length() -> None:
     model = llama3(64)
     model.model.rotary_emb = llama3(256).model.rotary_emb
     assert diagnose(model).causes == ("scaling",)
-
-
-COARSE = (1e4 ** (-torch.arange(8) / 8)).bfloat16()
-SINGLE: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
-    "positions": lambda own, x, at: own(x, at.clamp(max=31)),  # tables of 32 rows
-    "cos and sin exchanged": lambda own, x, at: own(x, at)[::-1],
-    "attention factor": lambda own, x, at: tuple(1.2 * table for table in own(x, at)),
-    "half precision": lambda own, x, at: tables(at, COARSE.float(), x),
-}
-
-
-@pytest.mark.parametrize("cause", SINGLE)
-def test_single_faults_of_the_tables_have_their_own_names(cause: str) -> None:
-    model = llama()
-    rotary = model.model.rotary_emb
-    own = rotary.forward
-    rotary.forward = lambda x, position_ids: SINGLE[cause](own, x, position_ids)
-    assert cause in diagnose(model).causes

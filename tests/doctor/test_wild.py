@@ -11,7 +11,6 @@ from .wild import FAULTS, HEALTHY, both, llama, made, method, own, rotated, swap
 # One of each way in which a fault can hide, beside all of them in the slow tests.
 QUICK = (
     "own method in one layer, layout swapped",
-    "own method by hand, layout swapped",
     "own method by einsum, of a scale of its own",
     "own class, nothing rotates",
     "attention wrapped, sin reversed",
