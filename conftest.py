@@ -60,8 +60,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file first: it stays with one worker, and as the last one it would keep the others waiting."""
-    items.sort(key=lambda item: item.path.name != "test_pages.py")
+    """The longest file first, which stays with one worker, and examples of the sources last: they are short.
+
+    What is long and comes last keeps the other workers waiting.
+    """
+    items.sort(key=lambda item: (item.path.name != "test_pages.py", "src" in item.path.parts))
 
 
 def pytest_unconfigure() -> None:

@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from outcomes import read_and_judged
+from transformers import CONFIG_MAPPING
 
 from conformance.conftest import INSTALLED, VERSION
 from conformance.walk import default_config, model_types, quiet
@@ -34,14 +35,14 @@ def differing(name: str, **keys: int) -> set[str]:
 
 
 def test_a_bare_config_is_read_as_one_that_states_all_its_defaults() -> None:
-    known = [name for name in {**FAMILIES, **TOWERS} if name in model_types() and name not in OTHERWISE]
+    known = [name for name in {**FAMILIES, **TOWERS} if name in CONFIG_MAPPING and name not in OTHERWISE]
     assert len(known) > 200
     assert {name: found for name in known if (found := differing(name))} == {}
 
 
 def test_key_heads_follow_from_query_heads_as_in_the_config_class() -> None:
     twice = {
-        name: (row.names.heads[0], 2 * (row.heads or 8)) for name, row in FAMILIES.items() if name in model_types()
+        name: (row.names.heads[0], 2 * (row.heads or 8)) for name, row in FAMILIES.items() if name in CONFIG_MAPPING
     }
     del twice["dots3_note_text"]  # refuses other numbers of key heads than of query heads
     assert {name: found for name, (key, heads) in twice.items() if (found := differing(name, **{key: heads}))} == {}

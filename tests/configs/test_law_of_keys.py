@@ -109,8 +109,8 @@ def made(numbers: Iterable[int], bases: Configs | None = None) -> Iterator[Mutan
             yield mutant(number, bases)
 
 
-def test_50_mutants_of_real_configs(real: Configs) -> None:
-    holds(made(range(50), real))
+def test_25_mutants_of_real_configs(real: Configs) -> None:
+    holds(made(range(25), real))
 
 
 @pytest.mark.slow

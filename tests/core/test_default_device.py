@@ -7,7 +7,7 @@ import torch
 
 from house import PACKAGES, ROOT
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary_qkv, rotate
-from phasor.encodings.heads import EfficientGlobalPointer, GlobalPointer
+from phasor.encodings.heads import EfficientGlobalPointer
 from phasor.rotary.axes import Sections
 
 LAYOUTS = {
@@ -20,7 +20,7 @@ LAYOUTS = {
     "sections": {"axes": Sections((3, 5))},
 }
 # What the others and the heads below do besides: each is compiled for a second or more.
-LATER = {"halves", "interleaved", "permuted", "partial"}
+LATER = {"halves", "interleaved", "blocks", "permuted", "partial"}
 POSITIONS = torch.arange(5)
 
 
@@ -48,9 +48,8 @@ def test_heads_side_by_side_and_packed():
     same_compiled(lambda qkv: apply_rotary_qkv(qkv, rotation), packed)
 
 
-@pytest.mark.parametrize("kind", [GlobalPointer, EfficientGlobalPointer])
-def test_heads_for_spans(kind):
-    same_compiled(kind(8, 3, head_dim=4), torch.randn(2, 5, 8))
+def test_heads_for_spans():
+    same_compiled(EfficientGlobalPointer(8, 3, head_dim=4), torch.randn(2, 5, 8))
 
 
 def test_no_method_is_called_that_cannot_be_traced_there():

@@ -30,14 +30,14 @@ def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_good_calls(kind, part):
     for number in range(60 * part, 60 * part + 60):
         wrong = check(lambda n=number: built(f"good {n}", kind, bad=False), WAYS)
         assert not wrong, f"built('good {number}', {kind!r}, bad=False): {wrong}"
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", [0, 1, 2, *(pytest.param(part, marks=pytest.mark.slow) for part in (3, 4, 5))])
 def test_calls_of_every_kind(part):
     """Tensors that are not what they seem, modes and transforms, outputs in each other's way, nonsense."""
     for number in range(100 * part, 100 * part + 100):

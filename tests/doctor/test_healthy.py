@@ -40,8 +40,6 @@ def test_no_alarm_in_types_that_were_drawn(model_type: str) -> None:
         pytest.param("zaya", id="q and k of several tokens mixed, then normed"),
         pytest.param("seamless_m4t", id="a text model without rotation beside a rotated tower"),
         pytest.param("muse_spark_text", id="queries with a factor of their own, behind their norm"),
-        pytest.param("hunyuan_vl", id="one token, whose norm stands behind its rotation"),
-        pytest.param("colpali", id="positions that begin at 1"),
     ],
 )
 def test_no_alarm_in_what_looks_like_a_fault(model_type: str) -> None:

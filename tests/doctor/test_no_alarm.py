@@ -12,7 +12,9 @@ pytest.importorskip("transformers")
 from transformers.models.paligemma.modeling_paligemma import PaliGemmaModel
 
 from conformance.given import build, inputs_for
+from conformance.tiny import tiny_config
 from phasor import diagnose
+from phasor.eye.tiny import tiny_model
 from phasor.tools.doctor.laws import cached, padded_right, shift
 from phasor.tools.doctor.measurement import Trial
 from phasor.tools.doctor.observation import Observation
@@ -23,21 +25,22 @@ from .families import model_of
 TOKENS = torch.randint(32, (2, 24), generator=torch.Generator().manual_seed(1))
 
 
-def rows_of(model_type: str, what: str, device: str = "cpu") -> dict[str, Any]:
-    """Path -> the check of that name; on the meta device against the spec alone, which is quicker."""
-    model = build(model_type).to(device)
-    inputs = inputs_for(model_type, model)
-    return {
-        row.where: row
-        for row in diagnose(model, None if set(inputs) == {"input_ids"} else inputs).findings
-        if row.what == what
-    }
+def rows_of(model: Any, what: str, inputs: Any = None) -> dict[str, Any]:
+    """Path -> the check of that name."""
+    return {row.where: row for row in diagnose(model, inputs).findings if row.what == what}
+
+
+def paligemma() -> Any:
+    config = tiny_config("paligemma")
+    config.text_config.num_hidden_layers = config.vision_config.num_hidden_layers = 1
+    config.text_config.head_dim = 32
+    return tiny_model(config)
 
 
 def test_a_model_may_count_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """PaliGemma does, with a cache and without; by distances it is all the same."""
     what = "q and k through a cache"
-    (row,) = rows_of("paligemma", what).values()
+    (row,) = rows_of(paligemma(), what).values()
     assert row.verdict == "right", str(row)
     forward = PaliGemmaModel.forward
 
@@ -46,13 +49,14 @@ def test_a_model_may_count_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return forward(self, input_ids, position_ids=given, **more)
 
     monkeypatch.setattr(PaliGemmaModel, "forward", restarting)
-    (row,) = rows_of("paligemma", what).values()
+    (row,) = rows_of(paligemma(), what).values()
     assert row.verdict == "wrong" and row.cause.startswith("positions"), str(row)
 
 
 def test_a_model_inside_may_count_for_itself() -> None:
     """BLT's patcher is given no positions; its encoder and its decoder are."""
-    found = rows_of("blt", "q and k each row with positions of its own")
+    model = build("blt")
+    found = rows_of(model, "q and k each row with positions of its own", inputs_for("blt", model))
     assert "wrong" not in {row.verdict for row in found.values()}, found
 
 

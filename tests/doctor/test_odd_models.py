@@ -22,14 +22,10 @@ def llama(**changes: Any) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**TINY, **changes})).eval()
 
 
-CHAOTIC = [(0.5, 3), (0.8, 1)]
-
-
-@pytest.mark.parametrize("spread, seed", CHAOTIC)
-def test_a_model_that_magnifies_every_rounding_is_sound(spread: float, seed: int) -> None:
+def test_a_model_that_magnifies_every_rounding_is_sound() -> None:
     """Twelve layers of large random weights, where one step in an embedding moves logits by thousands of steps."""
     heads = {"num_key_value_heads": 4, "intermediate_size": 128, "vocab_size": 128}
-    model = llama(**heads, num_hidden_layers=12, initializer_range=spread, seed=seed)
+    model = llama(**heads, num_hidden_layers=12, initializer_range=0.5, seed=3)
     assert testing.quick_check(model).sound
     assert diagnose(model).wrong == ()
 

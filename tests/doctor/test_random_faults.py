@@ -14,23 +14,25 @@ from .random_types import TYPES
 
 # seed -> a call in which its fault is visible: each of a dimension in which a fault can hide
 SAMPLE = {
-    11: "short", 12: "short", 151: "short", 152: "short", 223: "short", 33: "batch of 4", 34: "batch of 4",
-    35: "batch of 4", 197: "batch of 4", 36: "long", 38: "long", 283: "long", 37: "short", 39: "decoding after 8",
-    41: "decoding after 40", 42: "decoding after 8", 53: "decoding after 100", 40: "chunks", 265: "repeated",
-    44: "after a long call", 66: "after a long call", 45: "autocast", 46: "grad mode", 70: "gradients",
-    2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short", 2349: "long", 2396: "short", 3039: "short",
-    50005: "long", 60058: "after a long call", 60118: "short",
+    152: "short", 33: "batch of 4", 35: "batch of 4", 197: "batch of 4", 36: "long", 37: "short", 40: "chunks",
+    41: "decoding after 40", 42: "decoding after 8", 45: "autocast", 46: "grad mode", 66: "after a long call",
+    70: "gradients", 265: "repeated", 2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short",
+    2396: "short", 50005: "long", 60058: "after a long call", 60118: "short",
 }  # fmt: skip
 ODD = [("llama", "own rotation"), ("gptj", "rotation wrapped"), ("phi3 longrope", "positions by the mask")]
 
 
 @pytest.mark.parametrize("seed", SAMPLE)
 def test_a_visible_fault_is_not_called_right(seed: int) -> None:
-    one = fault(seed)
-    assert moved(one, SAMPLE[seed]) > VISIBLE, one
-    with one.planted() as plant:
+    with fault(seed).planted() as plant:
         found = diagnose(plant.model)
-    assert found.verdict != "right", f"{one}, {plant.style}: {found}"
+    assert found.verdict != "right", f"{fault(seed)}, {plant.style}: {found}"
+
+
+@pytest.mark.slow
+def test_the_faults_of_the_sample_are_visible() -> None:
+    sizes = {seed: moved(fault(seed), call) for seed, call in SAMPLE.items()}
+    assert {seed: size for seed, size in sizes.items() if not size > VISIBLE} == {}
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
@@ -65,9 +67,9 @@ def test_every_kind_has_a_type_and_every_seed_one_fault() -> None:
 
 @pytest.mark.slow
 def test_no_visible_fault_is_called_right() -> None:
-    """400 at random, and every family with every odd way."""
+    """400 at random, two that once were, and every family with every odd way."""
     silent = []
-    for seed in range(400):
+    for seed in (*range(400), 2349, 3039):
         with fault(seed).planted() as plant:
             found = diagnose(plant.model)
         if found.verdict == "right" and (seen := visible(fault(seed))):

@@ -360,7 +360,8 @@ class AcrossHeads(Picture):
 
 
 @pytest.mark.parametrize(
-    "made, width, more", [(BesideText, 8, {}), (BesideText, 8, {"tokens": 40}), (AcrossHeads, 16, {})]
+    "made, width, more",
+    [pytest.param(BesideText, 8, {}, marks=pytest.mark.slow), (BesideText, 8, {"tokens": 40}), (AcrossHeads, 16, {})],
 )
 def test_tokens_that_are_joined_with_others_and_heads_in_the_channels(made, width, more, tmp_path):
     """And as many tokens as another call has, where their number is free."""

@@ -93,7 +93,7 @@ def test_the_programs_of_a_gpu(monkeypatch):
     both(lambda n: rotate(q, k, positions, spec, kernel=n))
 
 
-@pytest.mark.parametrize("enough, shape", [(14, (2, 1)), (14, (1, 5)), (4, (2, 3)), (4, (3, 1))])
+@pytest.mark.parametrize("enough, shape", [(14, (2, 1)), (4, (3, 1))])
 def test_the_programs_of_few_tokens(monkeypatch, enough, shape):
     """One row and one head each, or some rows; one axis of rows or two; positions of 32 and of 64 bits."""
     monkeypatch.setattr("phasor.rotary.kernels.triton.launch.ENOUGH", enough)

@@ -36,7 +36,7 @@ def test_the_default_config(name: str) -> None:
 
 
 def test_keys_change_the_row_as_they_change_the_model() -> None:
-    found = of_type("exaone")
+    found = of_type("gpt_neox")
     assert len(found) > 8 and [one for one in found if one.kind != "equal"] == []
 
 

@@ -1,8 +1,10 @@
 """A patched Llama in two processes against one, by FSDP2, by tensor parallel and by `patched_ways`: the loss and every
 gradient.
 
-torchrun --standalone --nproc-per-node 2 patched.py
+torchrun --standalone --nproc-per-node 2 patched.py [all]     without ``all`` in float64 alone
 """
+
+import sys
 
 import torch
 import torch.distributed as dist
@@ -53,7 +55,7 @@ def main():
     dist.init_process_group("gloo")
     tokens = torch.randint(0, 64, (2, 36), generator=torch.Generator().manual_seed(1))
     cells, failed = 0, []
-    for dtype, bound in BOUND.items():
+    for dtype, bound in list(BOUND.items())[: 2 if "all" in sys.argv else 1]:
         one = model(dtype)
         loss = one(tokens, labels=tokens).loss
         loss.backward()
