@@ -9,6 +9,7 @@ from torch import Tensor
 
 pytest.importorskip("transformers")
 
+import transformers
 from transformers.models.paligemma.modeling_paligemma import PaliGemmaModel
 
 from conformance.given import build, inputs_for
@@ -117,3 +118,34 @@ def test_positions_that_a_table_holds_are_enough_to_show_their_effect() -> None:
 
     trial = Trial(BlackBox(logits), TOKENS)
     assert trial.effect > trial.allowed and shift(trial).verdict == padded_right(trial).verdict == "not shown"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "verdict"),
+    [
+        # rows counted from the end of the call; experts in the encoder; text that the model itself pads to its window
+        ("XLNet", {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 32}, "not shown"),
+        ("SwitchTransformers", {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 32, "num_experts": 2}, "right"),
+        ("Longformer", {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32,
+                        "attention_window": 10}, "not shown"),
+    ],
+)  # fmt: skip
+def test_positions_without_a_rotation(name: str, sizes: dict[str, Any], verdict: str) -> None:
+    torch.manual_seed(0)
+    of_t5 = {"num_layers": 2, "num_decoder_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    config = getattr(transformers, f"{name}Config")(vocab_size=64, **sizes, **(of_t5 if "d_kv" in sizes else {}))
+    kind = "ForConditionalGeneration" if "d_kv" in sizes else "Model"
+    found = diagnose(getattr(transformers, f"{name}{kind}")(config).eval())
+    assert found.verdict == verdict, str(found)
+
+
+def test_a_chunk_may_have_as_many_tokens_as_keys_have_heads() -> None:
+    """Llama 4 norms keys where tokens lie before heads, two of each in a chunk of two tokens."""
+    sizes = {"hidden_size": 64, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+    more = {"head_dim": 16, "num_local_experts": 2, "interleave_moe_layer_step": 2, "no_rope_layers": [1]}
+    torch.manual_seed(0)
+    config = transformers.Llama4TextConfig(
+        vocab_size=96, num_hidden_layers=1, max_position_embeddings=160, **sizes, **more
+    )
+    found = diagnose(transformers.Llama4ForCausalLM(config).eval())
+    assert found.verdict == "right", str(found)

@@ -100,6 +100,15 @@ class Operator:
                     return self.unfolded(shape, tokens)
         return self
 
+    def upright(self) -> "Operator":
+        """Itself with heads and tokens exchanged, of which there are as many, where heads turn as tokens must."""
+        tokens, both = self.cos.shape[-1], torch.stack((self.cos, self.sin))
+        if both.shape[1] % tokens or bool((both != both[..., :1]).any()):
+            return self
+        rows = torch.unflatten(both, 1, (-1, tokens))  # of a batch, each with its heads
+        lies = bool((rows != rows[:, :, :1]).any())
+        return self._each(lambda t: torch.unflatten(t, 0, (-1, tokens)).transpose(1, 3).flatten(0, 1)) if lies else self
+
     def unfolded(self, shape: tuple[int, int], tokens: int) -> "Operator":
         """Itself with its axis of tokens split in two: in ``shape``, of which axis ``tokens`` holds the tokens."""
 

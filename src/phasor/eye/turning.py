@@ -315,6 +315,7 @@ def _with(seen: Seen, moved: Sequence[Operation]) -> Seen:
 
 
 def _turning(found: Operator, depth: int) -> Seen:
+    found = found.upright() if depth else found  # before a norm heads and tokens may lie the other way round
     return Seen(found, missing="" if found.second is None else TWO_ANGLES, norms=depth)
 
 

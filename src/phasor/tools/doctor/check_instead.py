@@ -184,7 +184,11 @@ class _Examined:
                 yield replace(check, verdict="wrong", cause="first index", reason=says, way_out=WAY)
             elif why := deviation_of_positions(table, added, piece):
                 wrong = replace(check, verdict="wrong", cause="positions", way_out=WAY)
-                yield replace(wrong, reason=why.says) if isinstance(why, Deviation) else replace(check, reason=why)
+                yield (
+                    replace(wrong, reason=why.says)
+                    if isinstance(why, Deviation)
+                    else replace(check, reason=why, needed=True)
+                )
             else:
                 yield replace(check, verdict="right")
 
