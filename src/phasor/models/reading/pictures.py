@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...eye import Observation
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
-TABLES = ("image_rotary_emb", "rotary_embedding")  # arguments that take what a pipeline makes
+TABLES = ("image_rotary_emb", "rotary_embedding", "video_rotary_emb")  # arguments that take what a pipeline makes
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
@@ -101,7 +101,8 @@ def _seen_grid(seen: "Observation", count: int) -> dict[str, float]:
 def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
     """What was observed, and how many layers a list of the real model has."""
     from ...eye import observe
-    from ...eye.tiny.pictures import built, class_of, inputs_of, made_of, small
+    from ...eye.tiny.picture_call import inputs_of
+    from ...eye.tiny.pictures import built, class_of, made_of, small
 
     made = class_of("diffusers", name)
     if made is None:
