@@ -29,6 +29,7 @@ FORMS: list[dict[str, Any]] = [
     *({"x": x} for x in ("clip", "picture", "last", "sound", "wave", "tokens", "patches")),
     *({"times": times} for times in ("rows of places", "rows of frames", "planes of frames", "places")),
     *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), (1, math.prod(GRID)))),
+    {"x": "frames", "times": "rows of frames"},
     {"x": "wave", "text": (1, 2 * SOUND)},
     {"grid": (1, 4, 6)},  # some take tokens by blocks only
     {"grid": (2, 8, 16), "x": "last"},
@@ -107,7 +108,7 @@ class _Call:
         shape = {
             "tokens": (self.places, channels), "patches": (self.places, channels, *self.patch),
             "clip": (channels, frames, rows, columns), "picture": (channels, rows, columns),
-            "last": (frames, rows, columns, channels),
+            "last": (frames, rows, columns, channels), "frames": (frames, channels, rows, columns),
             "sound": (2 * SOUND, channels), "wave": (channels, 2 * SOUND),
         }[form]  # fmt: skip
         return self.noise(name, 1, *shape)

@@ -66,7 +66,7 @@ def _read(key: str, text: str) -> ModelRotary:
     if not timm:  # a clip of a few tokens was seen
         pipeline, size = default_size(name, data)
         grid = {axis: size.get(axis) for axis in grid}
-        sources |= {"size": f"that of {package}'s {pipeline} where none is named"} if size else {}
+        sources |= {"size": f"that of {pipeline} in {package}, where none is named"} if size else {}
     return replace(
         whole,
         prefix_tokens=whole.prefix_tokens if timm else 0,
@@ -117,9 +117,8 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
     for key in (key for key in data if ROPE_WORDS.search(key) and not key.startswith("_") and key not in takes):
         raise Refused(f"{key}: {name} does not read it; remove the key, or name its class", Reason.UNREAD, key)
     try:
-        config = small(data)
-        model = built(lambda: made_of(made, config))
-        seen = observe(model, inputs_of(model, config))
+        model: Any = built(lambda: made_of(made, small(data)))
+        seen = observe(model, inputs_of(model, model.config))
     except ImportError:
         raise
     except Exception as error:
