@@ -7,7 +7,6 @@ Run as ``python docs/pictures.py`` where diffusers, timm and torchvision are ins
 import inspect
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import diffusers
@@ -43,28 +42,25 @@ WAYS = re.compile(r"(?:use_rot|rope|rotate|qkv_fused|attn_type)\w*=[^,)]+")
 ALIKE = ("deepseek_vit", "gemma4_vit", "qwen3_vit")
 
 
-def row(name: str, config: dict[str, object], make: Callable[[], torch.nn.Module]) -> str:
-    patched = _cell(_patched(make))
+def row(name: str, config: dict[str, object]) -> str:
     try:
         model = phasor.read_config(config)
     except NoRotary as error:
-        return f"| {name} | – | {_cell(str(error))} | {patched} |"
+        return f"| {name} | – | {_cell(str(error))} |"
     except ValueError as error:
-        return f"| {name} | – | {_cell(_reason(str(error)))} | {patched} |"
-    return f"| {name} | {len(model.layers)} | {_cell(_specs(model))} | {patched} |"
+        return f"| {name} | – | {_cell(_reason(str(error)))} |"
+    return f"| {name} | {len(model.layers)} | {_cell(_specs(model))} |"
 
 
 def of_diffusers(name: str) -> str:
     config = _defaults(name) | CLASSES.get(name, {})
-    made = lambda: made_of(getattr(diffusers, name), small(config))  # noqa: E731
-    return row(name, {**config, "_class_name": name}, made)
+    return f"{row(name, {**config, '_class_name': name})} {_cell(_patched(name, config))} |"
 
 
 def of_timm(names: list[str]) -> str:
     """A row of the first of some models that rotate in one way."""
     name, *others = names
-    shown = f"{name} (and {len(others)} more)" if others else name
-    return row(shown, {"architecture": name}, lambda: timm.create_model(name, depth=1))
+    return row(f"{name} (and {len(others)} more)" if others else name, {"architecture": name})
 
 
 def walked() -> list[str]:
@@ -99,10 +95,10 @@ def _specs(model: phasor.ModelRotary) -> str:
     )
 
 
-def _patched(make: Callable[[], torch.nn.Module]) -> str:
+def _patched(name: str, config: dict[str, object]) -> str:
     """How many of the places that turn in a small model run on phasor, and why not the others."""
     try:
-        report = phasor.patch(built(make))
+        report = phasor.patch(built(lambda: made_of(getattr(diffusers, name), small(config))))
     except (ValueError, TypeError):  # a default that its own class does not take is one
         return "by a real call"
     left = dict.fromkeys(row.reason.partition(" (in ")[0].partition(", in ")[0] for row in report.rows if row.reason)
@@ -124,7 +120,7 @@ def _cell(text: str) -> str:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     words = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
-    head = "| {} | layers | what turns | patched |\n|---|---|---|---|"
-    rows = [head.format(f"class (diffusers {diffusers.__version__})"), *map(of_diffusers, walked())]
-    rows += ["", head.format(f"model (timm {timm.__version__})"), *map(of_timm, ways_of_timm())]
+    head = f"| class (diffusers {diffusers.__version__}) | layers | what turns | patched |\n|---|---|---|---|"
+    rows = [head, *map(of_diffusers, walked()), ""]
+    rows += [f"| model (timm {timm.__version__}) | layers | what turns |\n|---|---|---|", *map(of_timm, ways_of_timm())]
     PAGE.write_text(words + "\n".join([MARK, "", *rows, ""]), encoding="utf-8")

@@ -57,13 +57,9 @@ def _line(model: nn.Module, error: Exception) -> int:
 def _as_asked(given: Mapping[str, Any], layer: nn.Module, args: tuple[Any, ...]) -> Inputs | None:
     """The arguments with those that a layer met last as wide as it takes; None where width is not what it refused."""
     weight, met = getattr(layer, "weight", None), args[0] if args else None
-    if (
-        not isinstance(weight, Tensor)
-        or not isinstance(met, Tensor)
-        or not met.is_floating_point()
-        or met.ndim < 2
-        or met.numel() > LARGEST
-    ):
+    if not isinstance(weight, Tensor) or not isinstance(met, Tensor) or not met.is_floating_point():
+        return None
+    if met.ndim < 2 or met.numel() > LARGEST:
         return None
     wants = weight.shape[1] * getattr(layer, "groups", 1) if weight.ndim > 1 else weight.shape[0]
     has = met.shape[1 if weight.ndim > 2 else -1]

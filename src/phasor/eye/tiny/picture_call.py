@@ -27,9 +27,9 @@ POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
 FORMS: list[dict[str, Any]] = [
     *({"x": x} for x in ("clip", "picture", "last", "sound", "wave", "tokens", "patches")),
-    *({"times": times} for times in ("rows of places", "rows of frames", "planes of frames", "places")),
+    *({"times": times} for times in (("one", "places"), ("one", "frames"), ("one", "one", "frames"), ("places",))),
     *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), (1, math.prod(GRID)))),
-    {"x": "frames", "times": "rows of frames"},
+    {"x": "frames", "times": ("one", "frames")},
     {"x": "wave", "text": (1, 2 * SOUND)},
     {"grid": (1, 4, 6)},  # some take tokens by blocks only
     {"grid": (2, 8, 16), "x": "last"},
@@ -66,7 +66,7 @@ class _Call:
     config: Mapping[str, Any]
     dtype: torch.dtype
     x: str
-    times: str = "one"
+    times: tuple[str, ...] = ("one",)
     text: tuple[int, ...] = (1, TEXT)
     grid: tuple[int, int, int] = GRID
     ids: int = 0
@@ -74,10 +74,6 @@ class _Call:
 
     def noise(self, name: str, *shape: int) -> Tensor:
         return noise(name, *shape, dtype=self.dtype)
-
-    def size(self, *names: str) -> int:
-        found = next((value for name in names if (value := self.config.get(name))), WIDTH)
-        return int(found[0] if isinstance(found, list | tuple) else found)
 
     @property
     def patch(self) -> tuple[int, int, int]:
@@ -94,16 +90,12 @@ class _Call:
 
     @property
     def time(self) -> Tensor:
-        frames, places = self.grid[0], self.places
-        shape = {
-            "one": (1,), "rows of places": (1, places), "rows of frames": (1, frames),
-            "planes of frames": (1, 1, frames), "places": (places,),
-        }[self.times]  # fmt: skip
-        return torch.ones(shape)
+        sizes = {"one": 1, "frames": self.grid[0], "places": self.places}
+        return torch.ones([sizes[name] for name in self.times])
 
     def content(self, name: str, form: str) -> Tensor:
         """The picture, clip or sound itself."""
-        channels = self.size(*CHANNELS)
+        channels = next((int(size) for name in CHANNELS if (size := self.config.get(name))), WIDTH)
         frames, rows, columns = (n * size for n, size in zip(self.grid, self.patch, strict=True))
         shape = {
             "tokens": (self.places, channels), "patches": (self.places, channels, *self.patch),
@@ -120,24 +112,17 @@ class _Call:
     def argument(self, parameter: inspect.Parameter) -> Any:
         """The value for a parameter; None where it is left out."""
         name, kind = parameter.name, str(parameter.annotation).lower()
-        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+        more = self.more and re.search("tensor|list", kind) and not (self.more != "all" and name.endswith("_image"))
+        left_out = not (more or name in self.named or parameter.default is parameter.empty)
+        if left_out or parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
             return None
-        if name in self.named:
-            value = self.named[name]
-        elif parameter.default is parameter.empty or self.gives_more(name, kind):
-            value = next(made(self, name) for words, made in MEANT.items() if re.search(words, name))
-        else:
-            return None
+        found = (made for words, made in MEANT.items() if re.search(words, name))
+        value = self.named[name] if name in self.named else next(found)(self, name)
         if "int" in kind and "tensor" not in kind and isinstance(value, Tensor):
             return int(value) if value.numel() == 1 else None
         as_list = re.match(r"(typing\.)?(optional\[)?list\[torch", kind) or kind == "<class 'list'>"
         count = sum(self.config[key] for key in self.config if LAYERS.search(key)) if "layers" in name else 1
         return [value] * count if as_list and isinstance(value, Tensor) else value
-
-    def gives_more(self, name: str, kind: str) -> bool:
-        """Whether an argument is given that may be left out."""
-        wanted = self.more == "all" or (self.more and not name.endswith("_image"))
-        return bool(wanted and re.search("tensor|list", kind))
 
     @property
     def cells(self) -> Tensor:
@@ -149,12 +134,10 @@ class _Call:
         """What whole names mean in the field."""
         config, x, one, grid = self.config, self.content("hidden_states", self.x), torch.ones(1), self.grid
         count = len(config.get("axes_dims_rope") or (0, 0, 0))
-        ids = self.cells.float()
         words = torch.zeros(TEXT, count)
         words[:, 3:] = torch.arange(TEXT)[:, None]  # an axis of text alone
         text, size = self.noise("text", *self.text, WIDTH), torch.tensor([grid[1:]]).float()
-        states = len(config.get("llama_layers") or [0])
-        pooled = self.noise("pooled", 1, WIDTH)
+        states, pooled = len(config.get("llama_layers") or [0]), self.noise("pooled", 1, WIDTH)
         return {
             "hidden_states": x, "x": [x[0]], "encoder_hidden_states": text,
             "encoder_hidden_states_t5": text if config.get("text_embed_dim_t5", True) else None,
@@ -164,7 +147,7 @@ class _Call:
             "timestep_r": None if config.get("use_meanflow") is False else one,
             "guidance": one if config.get("guidance_embeds") else None,
             "pooled_projections": pooled if any(config.get(name) for name in POOLED) else None, "pooled_embeds": pooled,
-            "img_ids": nn.functional.pad(ids, (0, max(count - 3, 0)))[:, -count:], "txt_ids": words,
+            "img_ids": nn.functional.pad(self.cells.float(), (0, max(count - 3, 0)))[:, -count:], "txt_ids": words,
             "img_shapes": [[grid]], "shape_list": [[grid]],
             "num_frames": grid[0], "height": grid[1], "width": grid[2], "fps": 24 if "max_size" in config else 24.0,
             "rope_interpolation_scale": (8 / 24, 32, 32) if "audio_in_channels" not in config else None,
@@ -184,8 +167,7 @@ class _Call:
 
     def positions(self) -> Tensor:
         """Of a whole sequence; words stand on the diagonal."""
-        text = torch.arange(TEXT)[:, None].expand(-1, 3)
-        sound = torch.arange(SOUND)[:, None].expand(-1, 3)
+        text, sound = (torch.arange(n)[:, None].expand(-1, 3) for n in (TEXT, SOUND))
         at = self.cells if self.text == (1, self.places) else torch.cat((text, TEXT + self.cells))
         at = torch.cat((at, TEXT + self.grid[0] + sound)) if "audio_in_channels" in self.config else at
         return (at, at[None], at.T, torch.arange(len(at))[None], torch.arange(TEXT + 1 + self.places)[None])[self.ids]
@@ -208,7 +190,7 @@ MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"audio|sound": lambda call, name: call.noise(name, 1, SOUND, WIDTH),
     r"global|pooled": lambda call, name: call.noise(name, 1, WIDTH),
     r"pose": lambda call, name: call.content(name, "clip")[:, :, 1:],
-    r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.size("motion_encoder_size")]),
+    r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.config["motion_encoder_size"]]),
     r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
     r"latents": lambda call, name: call.content(name, call.x),
     r"": lambda call, name: call.noise(name, *call.text, WIDTH),

@@ -15,14 +15,7 @@ LAYERS = re.compile(r"^(n|num)_(\w+_)?(layers|blocks)$|^(\w+_)?depth$|^(layers|n
 HEADS = re.compile(r"^(?P<part>\w*?)(num_|n_)(?P<kind>cross_)?(attention_)?heads$")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 WIDTHS = ("hidden_size", "dim")
-TEXT_WIDTHS = (
-    "joint_attention_dim", "text_dim", "text_embed_dim", "caption_channels", "in_text_dim", "cap_feat_dim",
-    "context_in_dim", "encoder_hidden_size", "cross_attention_input_dim", "cross_attention_dim", "hidden_size",
-)  # fmt: skip
-LESS = {  # of what no rotation depends on
-    "max_resolution": [16, 16], "approximator_hidden_dim": 64,
-    "motion_encoder_size": 16, "inject_face_latents_blocks": 1,
-}  # fmt: skip
+LESS = {"max_resolution": [16, 16], "approximator_hidden_dim": 64, "motion_encoder_size": 16}  # nothing turns by it
 
 
 def class_of(package: str, name: str) -> type[nn.Module] | None:
@@ -36,7 +29,7 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
     new = {key: value for key, value in config.items() if not key.startswith("_")}
     new |= {key: value for key, value in LESS.items() if new.get(key)}
     for key, value in new.items():
-        if LAYERS.search(key) and isinstance(value, int):
+        if (LAYERS.search(key) or key.endswith("_blocks")) and isinstance(value, int):
             new[key] = min(value, 1)
         if key.endswith("_layers") and isinstance(value, list | tuple) and value:
             new[key] = [0]  # which layers have something more
@@ -52,7 +45,7 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(heads, int) and heads > 2 and (each or width):
             old = new[width] if width else heads * int(each or 0)
             per = each or old // heads
-            sized = {k: v for k, v in new.items() if v == old and isinstance(v, int) and k not in TEXT_WIDTHS[:-2]}
+            sized = {k: v for k, v in new.items() if v == old and isinstance(v, int)}
             new |= {k: 2 * per for k in sized} | {key: 2}
             new |= {k: 1 if new[k] < heads else 2 for k in KEY_HEADS if isinstance(new.get(k), int) and not part}
     return new
