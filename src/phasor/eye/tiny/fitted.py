@@ -1,6 +1,7 @@
 """Made-up arguments brought to the widths of a model: the layer that refuses one says what it takes."""
 
 import inspect
+import math
 import re
 import traceback
 from collections.abc import Mapping
@@ -76,7 +77,7 @@ def _as_asked(given: Mapping[str, Any], layer: nn.Module, args: tuple[Any, ...])
     else:
         axis = next((i for i in axes if shape[i] * wants % has == 0), axes[0])
         shape[axis] = shape[axis] * wants // has
-    if min(shape) < 1 or shape == list(contents[name].shape):
+    if min(shape) < 1 or math.prod(shape) > LARGEST or shape == list(contents[name].shape):
         return None
     new = noise(name, *shape, dtype=contents[name].dtype)
     return {**given, name: [new for _ in given[name]] if isinstance(given[name], list) else new}
