@@ -174,7 +174,7 @@ def _of_timm(name: str, data: dict[str, Any]) -> "Seen":
     return seen, whole, (getattr(attention, "num_heads", None), getattr(attention, "num_kv_heads", None))
 
 
-def _small(name: str, args: dict[str, Any], attention: "nn.Module | None") -> "nn.Module":
+def _small(name: str, args: dict[str, Any], attention: Any) -> "nn.Module":
     """A model with one layer and two heads as wide as its own, where its class is told how many."""
     import timm
 
