@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map_only
 
 from .call import Call, CannotRun
 from .tiny import first_inputs
-from .tiny.pictures import inputs_of
+from .tiny.picture_call import inputs_of
 
 TOKENS = 7  # a number that is seldom one of heads
 

@@ -74,7 +74,8 @@ def _built_from(config_class: type) -> list[type[nn.Module]]:
 def noisy(parameter: nn.Parameter) -> None:
     """Noise, where what is there would hide the rotation (ZAYA's temperature of the keys starts at zero)."""
     wild = parameter.numel() and not parameter.abs().max() < 1e4  # memory that no initialisation reached
-    if wild or not parameter.any() or (parameter.ndim > 1 and parameter.std() < WEAK):
+    matrix = parameter.ndim > 1 and parameter.numel() > 1
+    if wild or not parameter.any() or (matrix and parameter.std() < WEAK):
         nn.init.normal_(parameter.data, std=NOISE)
 
 

@@ -7,7 +7,8 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
     from ...eye import Observation
 
+    Seen = tuple[Observation, nn.Module, tuple[int | None, int | None]]
+
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
-TABLES = ("image_rotary_emb", "rotary_embedding")  # arguments that take what a pipeline makes
+TABLES = ("image_rotary_emb", "rotary_embedding", "video_rotary_emb")  # arguments that take what a pipeline makes
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
@@ -45,7 +48,7 @@ def _read(key: str, text: str) -> ModelRotary:
     data, package = json.loads(text), CLASS[key]
     name = data[key]
     try:
-        seen, count = (_of_diffusers if package == "diffusers" else _of_timm)(name, data)
+        seen, real, heads = (_of_diffusers if package == "diffusers" else _of_timm)(name, data)
     except ImportError as error:
         said = f"{key} is {name!r}, which {package} builds: install {package} to have it observed ({error})"
         raise Refused(said, Reason.BEYOND, key) from None
@@ -56,33 +59,33 @@ def _read(key: str, text: str) -> ModelRotary:
         raise NoRotary(f"{name} rotates nothing in its attention, seen on a small model of {version}{said}")
     if seen.rotary is None:
         why = "; ".join((*axes, *seen.missing))
-        heads = "two heads" if package == "diffusers" else "one layer"
-        said = f"{key} {name!r} was observed ({version}, {heads}), and no spec says what it rotates: {why}"
+        said = f"{key} {name!r} was observed ({version}, two heads), and no spec says what it rotates: {why}"
         raise Refused(said, Reason.BEYOND, key)
-    whole = _whole(seen, count)
+    whole = _whole(seen, real)
     timm = package == "timm"  # elsewhere what stands before a picture is text, as long as the caller likes
     grid: dict[str, float | None] = {**_seen_grid(seen, next(iter(whole.distinct)).axes.count)}
     sources = {key: f"observed on a small model that {version} builds of this config"}
     if not timm:  # a clip of a few tokens was seen
         pipeline, size = default_size(name, data)
         grid = {axis: size.get(axis) for axis in grid}
-        sources |= {"size": f"that of {package}'s {pipeline} where none is named"} if size else {}
+        sources |= {"size": f"that of {pipeline} in {package}, where none is named"} if size else {}
     return replace(
         whole,
         prefix_tokens=whole.prefix_tokens if timm else 0,
         suffix_tokens=whole.suffix_tokens if timm else 0,
         model_type=name,
-        num_heads=_first(data, HEADS) or seen.rotary.num_heads,
-        num_kv_heads=_first(data, KEY_HEADS) or _first(data, HEADS) or seen.rotary.num_kv_heads,
+        num_heads=heads[0] or seen.rotary.num_heads,
+        num_kv_heads=heads[1] or heads[0] or seen.rotary.num_kv_heads,
         sources=sources,
         grid=grid,
         notes=(*axes, *seen.rotary.notes, *(f"not seen: {sentence}" for sentence in seen.missing)),
     )
 
 
-def _whole(seen: "Observation", count: Callable[[str], int]) -> ModelRotary:
+def _whole(seen: "Observation", real: "nn.Module") -> ModelRotary:
     """The encoding of all lists of layers that do as the longest one does, each as long as in the real model."""
-    lists = {path: max(count(path), len(part.layers)) for path, part in seen.parts.items()}
+    layers_of: Any = {path: real.get_submodule(path) if path else () for path in seen.parts}
+    lists = {path: max(len(layers_of[path]), len(part.layers)) for path, part in seen.parts.items()}
     main = seen.parts[max(lists, key=lambda path: lists[path])]
     alike = [p for p, part in seen.parts.items() if part.distinct.keys() == main.distinct.keys()]
     layers = [main.layers[min(i, len(main.layers) - 1)] for p in alike for i in range(lists[p])]
@@ -98,10 +101,13 @@ def _seen_grid(seen: "Observation", count: int) -> dict[str, float]:
     return next((found for side in sides if len(found := reaches(side)) == count), {})
 
 
-def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
-    """What was observed, and how many layers a list of the real model has."""
+def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
+    """What was observed, the real model without weights, and its heads of queries and of keys."""
+    import torch
+
     from ...eye import observe
-    from ...eye.tiny.pictures import built, class_of, inputs_of, made_of, small
+    from ...eye.tiny.picture_call import inputs_of
+    from ...eye.tiny.pictures import built, class_of, made_of, small
 
     made = class_of("diffusers", name)
     if made is None:
@@ -116,9 +122,8 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
     for key in (key for key in data if ROPE_WORDS.search(key) and not key.startswith("_") and key not in takes):
         raise Refused(f"{key}: {name} does not read it; remove the key, or name its class", Reason.UNREAD, key)
     try:
-        config = small(data)
-        model = built(lambda: made_of(made, config))
-        seen = observe(model, inputs_of(model, config))
+        model: Any = built(lambda: made_of(made, small(data)))
+        seen = observe(model, inputs_of(model, model.config))
     except ImportError:
         raise
     except Exception as error:
@@ -126,7 +131,8 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> tuple["Observation", Calla
         raise Refused(said, Reason.BEYOND, "_class_name") from error
     if not seen.turning and pipelines:
         raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
-    return seen, _counting(lambda: made_of(made, data))
+    with torch.device("meta"):
+        return seen, made_of(made, data), (_first(data, HEADS), _first(data, KEY_HEADS))
 
 
 def _widths(data: Mapping[str, Any]) -> str:
@@ -141,7 +147,7 @@ def _widths(data: Mapping[str, Any]) -> str:
     return ""
 
 
-def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[str], int]]:
+def _of_timm(name: str, data: dict[str, Any]) -> "Seen":
     import timm
     import torch
 
@@ -154,7 +160,10 @@ def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[
         )
     args = {**(data.get("model_args") or {}), "num_classes": 0}
     try:
-        model = built(lambda: _shallow(timm.create_model, name, args))
+        with torch.device("meta"):
+            whole = timm.create_model(name, **args)
+        attention = next((part for part in whole.modules() if {"num_heads", "head_dim"} <= vars(part).keys()), None)
+        model = built(lambda: _small(name, args, attention))
         shown: Any = data.get("pretrained_cfg") or model.default_cfg
         stated = args.get("img_size") or shown["input_size"][1:]
         size = (stated, stated) if isinstance(stated, int) else tuple(stated)
@@ -162,24 +171,20 @@ def _of_timm(name: str, data: dict[str, Any]) -> tuple["Observation", Callable[[
     except Exception as error:
         said = f"architecture {name!r} could not be observed: {error}"
         raise Refused(said, Reason.BEYOND, "architecture") from error
-    return seen, _counting(lambda: timm.create_model(name, **args))
+    return seen, whole, (getattr(attention, "num_heads", None), getattr(attention, "num_kv_heads", None))
 
 
-def _shallow(make: "Callable[..., nn.Module]", name: str, args: dict[str, Any]) -> "nn.Module":
-    """A model with one layer, where its class is told how many."""
-    try:
-        return make(name, **args, depth=1)
-    except TypeError:
-        return make(name, **args)
+def _small(name: str, args: dict[str, Any], attention: Any) -> "nn.Module":
+    """A model with one layer and two heads as wide as its own, where its class is told how many."""
+    import timm
 
-
-def _counting(make: "Callable[[], nn.Module]") -> Callable[[str], int]:
-    """How many layers a list of a model has, which is built without weights."""
-    import torch
-
-    with torch.device("meta"):
-        model = make()
-    return lambda path: len(model.get_submodule(path)) if path else 0  # type: ignore[arg-type]
+    least: dict[str, Any] = {"depth": 1}
+    if attention is not None:
+        least |= {"num_heads": 2, "embed_dim": 2 * attention.head_dim}
+    for sizes in (least, {"depth": 1}):
+        with suppress(Exception):  # a class raises what it likes for sizes that it does not take
+            return timm.create_model(name, **args, **sizes)
+    return timm.create_model(name, **args)
 
 
 def _first(data: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

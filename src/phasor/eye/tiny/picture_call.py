@@ -1,0 +1,197 @@
+"""A call that a model of pictures, video or sound takes: arguments by what they are called.
+
+They are those of a clip of unequal frames, rows and columns: that is how axes differ. Where the field has several forms
+of an argument, each is tried; how wide it is, the layers say that take it (`fitted`).
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .fitted import UnfitError, fitted, noise
+from .inputs import Inputs
+from .model import one_line
+from .pictures import LAYERS
+
+GRID, TEXT, SOUND = (2, 3, 5), 4, 7  # frames, rows and columns; words; hops
+WIDTH, STATES = 11, 6  # of what no layer has asked for yet; of a text encoder whose layers are all given
+CHANNELS = ("audio_acoustic_hidden_dim", "in_channels", "in_visual_dim", "io_channels", "latent_channel", "latent_dim")
+POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
+TRUE = torch.ones(1, TEXT, dtype=torch.bool)
+FORMS: list[dict[str, Any]] = [
+    *({"x": x} for x in ("clip", "picture", "last", "sound", "wave", "tokens", "patches")),
+    *({"times": times} for times in (("one", "places"), ("one", "frames"), ("one", "one", "frames"), ("places",))),
+    *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), (1, math.prod(GRID)))),
+    {"x": "frames", "times": ("one", "frames")},
+    {"x": "wave", "text": (1, 2 * SOUND)},
+    {"grid": (1, 4, 6)},  # some take tokens by blocks only
+    {"grid": (2, 8, 16), "x": "last"},
+    *({"ids": ids} for ids in (1, 2, 3, 4)),
+    {"more": "but pictures"},
+    {"more": "all"},
+]
+
+
+def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> Inputs:
+    """Arguments with which the model runs; ``ValueError`` with what it said of those that went farthest.
+
+    One form after the other is tried, and of each argument the form is kept with which the model went farthest.
+    """
+    takes = inspect.signature(model.forward).parameters
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    as_tokens = takes.keys() & {"img_ids", "img_shapes", "num_frames", "position_ids"}
+    best = _Call(config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture")
+    farthest = UnfitError(ValueError(f"none are known for {', '.join(takes)}"), -1)
+    for form in 2 * [{}, *FORMS]:
+        call = replace(best, **form)
+        try:
+            return fitted(model, call.arguments(takes))
+        except UnfitError as error:
+            if error.far > farthest.far:
+                farthest, best = error, call
+    raise ValueError(f"no inputs fit: {one_line(farthest.error)}") from farthest.error
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One form of each argument. ``x``: of the picture; ``ids``: of positions; ``more``: what may be left out, too."""
+
+    config: Mapping[str, Any]
+    dtype: torch.dtype
+    x: str
+    times: tuple[str, ...] = ("one",)
+    text: tuple[int, ...] = (1, TEXT)
+    grid: tuple[int, int, int] = GRID
+    ids: int = 0
+    more: str = ""
+
+    def noise(self, name: str, *shape: int) -> Tensor:
+        return noise(name, *shape, dtype=self.dtype)
+
+    @property
+    def patch(self) -> tuple[int, int, int]:
+        """Frames, rows and columns of one patch."""
+        keys = ("patch_size", "latent_patch_size", "all_patch_size")
+        size = next((self.config[key] for key in keys if self.config.get(key)), 1)
+        sizes = [size] if isinstance(size, int) else list(size)
+        frames = self.config.get("patch_size_t") or (sizes[0] if len(sizes) == 3 else 1)
+        return int(frames), int(sizes[-1]), int(sizes[-1])
+
+    @property
+    def places(self) -> int:
+        return math.prod(self.grid[1:] if self.x == "picture" else self.grid)
+
+    @property
+    def time(self) -> Tensor:
+        sizes = {"one": 1, "frames": self.grid[0], "places": self.places}
+        return torch.ones([sizes[name] for name in self.times])
+
+    def content(self, name: str, form: str) -> Tensor:
+        """The picture, clip or sound itself."""
+        channels = next((int(size) for name in CHANNELS if (size := self.config.get(name))), WIDTH)
+        frames, rows, columns = (n * size for n, size in zip(self.grid, self.patch, strict=True))
+        shape = {
+            "tokens": (self.places, channels), "patches": (self.places, channels, *self.patch),
+            "clip": (channels, frames, rows, columns), "picture": (channels, rows, columns),
+            "last": (frames, rows, columns, channels), "frames": (frames, channels, rows, columns),
+            "sound": (2 * SOUND, channels), "wave": (channels, 2 * SOUND),
+        }[form]  # fmt: skip
+        return self.noise(name, 1, *shape)
+
+    def arguments(self, takes: Mapping[str, inspect.Parameter]) -> Inputs:
+        """By name, without those that are left out."""
+        return {name: value for name, p in takes.items() if (value := self.argument(p)) is not None}
+
+    def argument(self, parameter: inspect.Parameter) -> Any:
+        """The value for a parameter; None where it is left out."""
+        name, kind = parameter.name, str(parameter.annotation).lower()
+        more = self.more and re.search("tensor|list", kind) and not (self.more != "all" and name.endswith("_image"))
+        left_out = not (more or name in self.named or parameter.default is parameter.empty)
+        if left_out or parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            return None
+        found = (made for words, made in MEANT.items() if re.search(words, name))
+        value = self.named[name] if name in self.named else next(found)(self, name)
+        if "int" in kind and "tensor" not in kind and isinstance(value, Tensor):
+            return int(value) if value.numel() == 1 else None
+        as_list = re.match(r"(typing\.)?(optional\[)?list\[torch", kind) or kind == "<class 'list'>"
+        count = sum(self.config[key] for key in self.config if LAYERS.search(key)) if "layers" in name else 1
+        return [value] * count if as_list and isinstance(value, Tensor) else value
+
+    @property
+    def cells(self) -> Tensor:
+        """Frame, row and column of each place."""
+        return torch.cartesian_prod(*(torch.arange(n) for n in self.grid))
+
+    @cached_property
+    def named(self) -> dict[str, Any]:
+        """What whole names mean in the field."""
+        config, x, one, grid = self.config, self.content("hidden_states", self.x), torch.ones(1), self.grid
+        count = len(config.get("axes_dims_rope") or (0, 0, 0))
+        words = torch.zeros(TEXT, count)
+        words[:, 3:] = torch.arange(TEXT)[:, None]  # an axis of text alone
+        text, size = self.noise("text", *self.text, WIDTH), torch.tensor([grid[1:]]).float()
+        states, pooled = len(config.get("llama_layers") or [0]), self.noise("pooled", 1, WIDTH)
+        return {
+            "hidden_states": x, "x": [x[0]], "encoder_hidden_states": text,
+            "encoder_hidden_states_t5": text if config.get("text_embed_dim_t5", True) else None,
+            "encoder_hidden_states_llama3": self.noise("states", states, 1, TEXT, WIDTH), "cap_feats": [text[0]],
+            "encoder_attention_mask": TRUE, "encoder_hidden_states_mask": TRUE,
+            "timestep": self.time, "timesteps": one, "t": one / 2,
+            "timestep_r": None if config.get("use_meanflow") is False else one,
+            "guidance": one if config.get("guidance_embeds") else None,
+            "pooled_projections": pooled if any(config.get(name) for name in POOLED) else None, "pooled_embeds": pooled,
+            "img_ids": nn.functional.pad(self.cells.float(), (0, max(count - 3, 0)))[:, -count:], "txt_ids": words,
+            "img_shapes": [[grid]], "shape_list": [[grid]],
+            "num_frames": grid[0], "height": grid[1], "width": grid[2], "fps": 24 if "max_size" in config else 24.0,
+            "rope_interpolation_scale": (8 / 24, 32, 32) if "audio_in_channels" not in config else None,
+            "audio_num_frames": SOUND, "audio_timestep": torch.ones(1, SOUND),
+            "visual_rope_pos": [torch.arange(n) for n in grid], "text_rope_pos": torch.arange(TEXT),
+            "original_size": size, "target_size": size, "crop_coords": torch.zeros(1, 2),
+            "padding_mask": torch.zeros(1, 1, *x.shape[-2:]), "chunk_partition": [1] * grid[0],
+            "additional_t_cond": torch.ones(1, dtype=torch.long) if config.get("use_additional_t_cond") else None,
+            "indicator": torch.full((1, self.places), 2),  # Ideogram's mark of a token of the picture
+        }  # fmt: skip
+
+    def counted(self, name: str) -> Tensor:
+        """The places of a part in one sequence of words, picture and sound."""
+        parts = {"text": (0, TEXT), "audio|sound": (TEXT + self.places, SOUND), "frame|latents": (0, self.grid[0])}
+        start, length = next((part for words, part in parts.items() if re.search(words, name)), (TEXT, self.places))
+        return torch.arange(start, start + length)
+
+    def positions(self) -> Tensor:
+        """Of a whole sequence; words stand on the diagonal."""
+        text, sound = (torch.arange(n)[:, None].expand(-1, 3) for n in (TEXT, SOUND))
+        at = self.cells if self.text == (1, self.places) else torch.cat((text, TEXT + self.cells))
+        at = torch.cat((at, TEXT + self.grid[0] + sound)) if "audio_in_channels" in self.config else at
+        return (at, at[None], at.T, torch.arange(len(at))[None], torch.arange(TEXT + 1 + self.places)[None])[self.ids]
+
+
+# What parts of names mean, for arguments that a model cannot do without; the first that fits.
+MEANT: dict[str, Callable[[_Call, str], Any]] = {
+    r"input_im": lambda call, name: {} if "sizes" in name else [],  # pictures beside the one that is made
+    r"position_ids": lambda call, name: call.positions(),
+    r"time.*ind|tags|segment": lambda call, name: torch.zeros_like(call.positions()[..., 0]),
+    r"shapes": lambda call, name: [call.grid],
+    r"len": lambda call, name: torch.tensor([TEXT + call.places if "seq" in name else TEXT]),
+    r"indices|indexes": lambda call, name: call.counted(name),
+    r"drop": lambda call, name: torch.zeros(1, call.places, dtype=torch.bool),
+    r"img_mask": lambda call, name: torch.tensor([[False] * TEXT + [True] * (call.places // 4)]),
+    r"mask": lambda call, name: torch.ones_like(call.positions()).bool() if call.ids == 4 else TRUE,
+    r"time": lambda call, name: call.time,
+    r"input_ids": lambda call, name: torch.arange(TEXT)[None] if call.ids == 4 else torch.arange(TEXT),
+    r"ids?$": lambda call, name: torch.zeros(1, call.places, dtype=torch.long),
+    r"audio|sound": lambda call, name: call.noise(name, 1, SOUND, WIDTH),
+    r"global|pooled": lambda call, name: call.noise(name, 1, WIDTH),
+    r"pose": lambda call, name: call.content(name, "clip")[:, :, 1:],
+    r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.config["motion_encoder_size"]]),
+    r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
+    r"latents": lambda call, name: call.content(name, call.x),
+    r"": lambda call, name: call.noise(name, *call.text, WIDTH),
+}
