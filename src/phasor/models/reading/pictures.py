@@ -129,10 +129,19 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
     except Exception as error:
         said = f"_class_name {name!r} could not be observed: {_widths(data) or error}{pipelines}"
         raise Refused(said, Reason.BEYOND, "_class_name") from error
-    if not seen.turning and pipelines:
-        raise Refused(f"_class_name {name!r} was seen without rotation{pipelines}", Reason.BEYOND, "_class_name")
+    if not seen.turning and (pipelines or _speaks_of_one(made)):
+        why = (
+            pipelines or ", and the file of its class speaks of one: observe the model in a real call (phasor.observe)"
+        )
+        raise Refused(f"_class_name {name!r} was seen without rotation{why}", Reason.BEYOND, "_class_name")
     with torch.device("meta"):
         return seen, made_of(made, data), (_first(data, HEADS), _first(data, KEY_HEADS))
+
+
+def _speaks_of_one(made: type) -> bool:
+    """Whether a made-up call may have missed a rotation."""
+    module = inspect.getmodule(made)
+    return module is not None and bool(re.search("rotary|rope", inspect.getsource(module), re.IGNORECASE))
 
 
 def _widths(data: Mapping[str, Any]) -> str:
