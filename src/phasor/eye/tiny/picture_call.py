@@ -191,6 +191,7 @@ MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"global|pooled": lambda call, name: call.noise(name, 1, WIDTH),
     r"pose": lambda call, name: call.content(name, "clip")[:, :, 1:],
     r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.config["motion_encoder_size"]]),
+    r"control.*_scale": lambda call, name: torch.ones(1),  # one for each layer that takes it
     r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
     r"latents": lambda call, name: call.content(name, call.x),
     r"": lambda call, name: call.noise(name, *call.text, WIDTH),

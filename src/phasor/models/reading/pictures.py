@@ -129,9 +129,9 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
     except Exception as error:
         said = f"_class_name {name!r} could not be observed: {_widths(data) or error}{pipelines}"
         raise Refused(said, Reason.BEYOND, "_class_name") from error
-    if not seen.turning and (pipelines or _speaks_of_one(made)):
+    if (not seen.turning and pipelines) or (seen.nothing_turns and _speaks_of_one(made)):
         why = (
-            pipelines or ", and the file of its class speaks of one: observe the model in a real call (phasor.observe)"
+            pipelines or ", and the file of its class speaks of one; observe the model in a real call (phasor.observe)"
         )
         raise Refused(f"_class_name {name!r} was seen without rotation{why}", Reason.BEYOND, "_class_name")
     with torch.device("meta"):
