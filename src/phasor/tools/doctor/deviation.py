@@ -135,11 +135,8 @@ def _of_one_pair(v: Values) -> str | None:
 
 def _twice(v: Values) -> str | None:
     """In all rows: in one of several it is by twice the position."""
-    return (
-        "they are turned twice, or by twice their positions"
-        if "rows" not in v.parts and v.same(v.must * v.must)
-        else None
-    )
+    twice = "rows" not in v.parts and not v.of_one_pair and v.same(v.must * v.must)
+    return "they are turned twice, or by twice their positions" if twice else None
 
 
 def _backwards(v: Values) -> str | None:
@@ -160,7 +157,7 @@ def _by_an_angle(v: Values) -> str | None:
 def _coarse(v: Values) -> str | None:
     """Up and down by little: not by one factor, and not to one side."""
     apart, off = v.ratio - 1, float(v.ratio.angle().abs().max())
-    even = float(apart.mean().abs()) > 0.3 * float(apart.abs().max())
+    even = float((apart - apart.mean()).abs().max()) <= float(apart.mean().abs())
     if even or off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
         return None
     return f"their angles are off by up to {off:.2g}, up and down"
