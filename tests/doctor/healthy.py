@@ -15,7 +15,6 @@ TIMM = "its vision tower is one of timm, which is not installed"
 NOT_COVERED = {
     "fast_vlm": TIMM,
     "gemma3n": TIMM,
-    "llama4_vision_model": "its angles are those of a grid that its own code lays out, and no number of a token",
     "lightglue": "its frequencies are trained",
     "pe_audio_video": TIMM,
     "pe_audio_video_encoder": TIMM,
