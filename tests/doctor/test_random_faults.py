@@ -17,7 +17,7 @@ SAMPLE = {
     152: "short", 33: "batch of 4", 35: "batch of 4", 197: "batch of 4", 36: "long", 37: "short", 40: "chunks",
     41: "decoding after 40", 42: "decoding after 8", 45: "autocast", 46: "grad mode", 66: "after a long call",
     70: "gradients", 265: "repeated", 2111: "decoding after 40", 2137: "short", 2173: "short", 2228: "short",
-    2396: "short", 50005: "long", 60058: "after a long call", 60118: "short",
+    2396: "short", 50005: "long", 60058: "after a long call", 60118: "short", 62340: "short",
 }  # fmt: skip
 ODD = [("llama", "own rotation"), ("gptj", "rotation wrapped"), ("phi3 longrope", "positions by the mask")]
 

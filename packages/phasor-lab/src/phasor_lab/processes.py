@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -94,6 +95,8 @@ def process_group() -> Iterator[Group]:
         yield Group(dist.get_rank(), size)
     except BaseException as error:
         _forget_frames(error)
+        if re.search("Connection (closed|reset) by peer", str(error)):
+            raise ValueError("another process of this run has ended, and says why") from None
         raise
     finally:
         dist.destroy_process_group()

@@ -114,3 +114,14 @@ def test_torchrun_gives_the_losses_of_one_process(text_file, tmp_path):
     logs = [tmp_path / name / "rotary-seed0" / "metrics.jsonl" for name in ("one", "two")]
     one, two = ([json.loads(line)["loss"] for line in log.read_text().splitlines()] for log in logs)
     assert two == pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_process_says_in_one_line_that_another_has_ended(text_file):
+    """The first alone writes, and cannot."""
+    words = ["-m", "phasor", "lab", "train", "--text", str(text_file), *TINY, "--out", "/proc/phasor"]
+    env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    said = limited.run([*torchrun, *words], env=env).stderr
+    own = sorted(line for line in said.splitlines() if line.startswith("phasor:"))
+    assert len(own) == 2 and "/proc/phasor" in own[0] and "another process of this run has ended" in own[1], said

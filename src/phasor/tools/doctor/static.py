@@ -153,11 +153,19 @@ def _of_passing(reference: Reference, spec: RotarySpec, within: float) -> Deviat
 
 
 def _other_pairs(reference: Reference, spec: RotarySpec) -> Deviation:
-    count, placed = len(reference.pairs), reference.side.placed
+    count, placed, first = len(reference.pairs), reference.side.placed, _first(reference, spec)
     if count < spec.pairs and placed is not None and placed.layout.interleaved == spec.interleaved:
-        return Deviation("rotary width", f"{2 * count} channels turn, and {spec.rotary_dim} must")
-    first = 0 if spec.permuted or (placed is not None and placed.layout.permuted) else 1  # 0: channels are moved
+        return Deviation("rotary width", f"{2 * count} channels turn, and {spec.rotary_dim} must", first)
+    if spec.permuted or (placed is not None and placed.layout.permuted):
+        first = 0  # channels are moved
+    elif {c for pair in reference.pairs for c in pair} == set(spec.layout.written().channels()[: 2 * spec.pairs]):
+        first = 1
     return Deviation("layout", "its pairs are other channels than those of the config", first)
+
+
+def _first(reference: Reference, spec: RotarySpec) -> int:
+    """The first position at which what passes is not what turns: at 0 it has no factor."""
+    return 0 if spec.attention_factor(reference.count) != 1 else 1
 
 
 def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
@@ -173,7 +181,9 @@ def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
         return None
     if len(lost) == 1:
         return Deviation("not rotated", f"pair {lost[0]} of the {spec.pairs} does not turn", 1, lost[0])
-    return Deviation("rotary width", f"{len(lost)} of the {spec.pairs} pairs do not turn", 0, lost[0])
+    return Deviation(
+        "rotary width", f"{len(lost)} of the {spec.pairs} pairs do not turn", _first(reference, spec), lost[0]
+    )
 
 
 def _by_themselves(found: list[tuple[str, Deviation]]) -> list[tuple[str, Deviation]]:

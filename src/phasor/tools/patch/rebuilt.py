@@ -93,9 +93,14 @@ def probe_of(module: nn.Module) -> tuple[nn.Module | None, str]:
 
 
 def _built(module: Any, device: str, dtype: torch.dtype) -> nn.Module:
-    cls: Any = own_class(module)
+    make: Any = own_class(module)
+    config = deepcopy(module.config)
     with torch.random.fork_rng(devices=[]), torch.device(device), _default_dtype(dtype):
-        built: nn.Module = cls(deepcopy(module.config))
+        try:
+            built: nn.Module = make(config)
+        except KeyError:  # some choose their class of attention by its name, and somebody's own has none
+            config._attn_implementation = "eager"
+            built = make(config)
     return built
 
 
