@@ -67,6 +67,7 @@ def test_a_config_has_the_slopes_of_all_heads(tmp_path: Path) -> None:
     at = torch.arange(read_vectors(folder).tensors["bias.positions"].numel())
     slopes = torch.tensor([2.0**-n for n in range(1, 9)] + [2.0 ** (-n / 2) for n in (1, 3, 5, 7)])
     assert golden.check(folder, {"bias.before": -slopes[:, None] * at}).verdict == "right"
+    assert "(0.5, 0.25, 0.125, 0.0625, …)" in (folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name, kind, first", [("t5", "bias", 0), ("opt", "tokens", 2)])

@@ -240,8 +240,8 @@ def _rows(tape: Tape, number: int, shape: torch.Size, depth: int = 0) -> Iterato
 def _columns(tape: Tape, number: int) -> Iterator[Tensor]:
     """Which column of a product of queries with all relative positions each query takes for each key, by a shift.
 
-    As in Transformer-XL and XLNet. Each column's number goes the way of the product. They are counted from that of the
-    query's own key, for how many there are, and where that one stands, follows from the length of the call.
+    As in Transformer-XL and XLNet. Each column's number goes the way of the product. Columns are counted from that of
+    the query's own key: how many there are, and where that one stands, follow from the length of the call.
     """
     shifts = list[Operation]()
     while (maker := tape.maker(number)) is not None and maker.name in SHIFTS:

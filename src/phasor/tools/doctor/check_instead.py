@@ -183,12 +183,10 @@ class _Examined:
                 says = f"the first token gets row {table.first} of its table, and must get row {first}"
                 yield replace(check, verdict="wrong", cause="first index", reason=says, way_out=WAY)
             elif why := deviation_of_positions(table, added, piece):
-                wrong = replace(check, verdict="wrong", cause="positions", way_out=WAY)
-                yield (
-                    replace(wrong, reason=why.says)
-                    if isinstance(why, Deviation)
-                    else replace(check, reason=why, needed=True)
-                )
+                if isinstance(why, Deviation):
+                    yield replace(check, verdict="wrong", cause="positions", reason=why.says, way_out=WAY)
+                else:
+                    yield replace(check, reason=why, needed=True)
             else:
                 yield replace(check, verdict="right")
 

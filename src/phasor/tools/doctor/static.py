@@ -84,8 +84,8 @@ def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> list[t
 def _by(
     site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
 ) -> list[tuple[str, Deviation]]:
-    most = sides[-1].count if sides else 0
-    later = [max(0, most - side.count) for side in sides]  # queries are the last tokens, where there are more keys
+    keys = sides[-1].count if sides else 0
+    later = [max(0, keys - side.count) for side in sides]  # queries are the last tokens, where there are more keys
     moved = {moved_by(side, spec, within) - start for side, start in zip(sides, later, strict=True)}
     by = [start + min(moved) if len(moved) == 1 else 0 for start in later]  # both alike: no score tells
     alone = [(side.side.name, _of_side(side, spec, within, moved_on)) for side, moved_on in zip(sides, by, strict=True)]

@@ -17,6 +17,7 @@ from .vectors import Tolerance
 
 CLOSE = Tolerance(absolute=1e-6, relative=1e-5)
 DISTANCES = 64  # of ALiBi by a config
+SMALL = "layers are those of a small model of the config, with one of every kind"
 LOGITS = "less that at distance 0, [heads, D], where a key stands"
 # What is often done instead: a cause, a sentence, and the values that it gives.
 MISTAKES = (
@@ -64,19 +65,21 @@ def goldens_instead(source: Any, refused: ValueError) -> tuple[ModelRotary, list
     count = max(layers.values(), default=0) + 1
     model_type = getattr(getattr(seen.model, "config", None), "model_type", "") or seen.subject
     heads = max((len(bias.values) for bias, _ in biases), default=1)
+    says = dict.fromkeys(
+        [*(bias.describe() for bias, _ in biases), *(added.describe() for added in seen.instead.added)]
+    )
     model = ModelRotary(
         model_type=model_type, layers=(None,) * count, layer_types=("attention",) * count, num_heads=heads,
-        notes=(seen.instead.describe(),),
+        notes=(*says, *([] if given else [SMALL])),
     )  # fmt: skip
     return model, kinds, goldens
 
 
 def _sloped(slopes: tuple[float, ...]) -> LogitBias:
-    at = torch.arange(DISTANCES)
-    apart = (at[:, None] - at).double()
-    return LogitBias(
-        -torch.tensor(slopes, dtype=torch.float64)[:, None, None] * apart, apart.expand(len(slopes), -1, -1) >= 0
-    )
+    """ALiBi's bias by the slopes of all heads, causal."""
+    at, steep = torch.arange(DISTANCES), torch.tensor(slopes, dtype=torch.float64)[:, None, None]
+    distance = (at[:, None] - at).expand(len(slopes), -1, -1)
+    return LogitBias(-steep * distance, distance >= 0)
 
 
 def _of_bias(bias: LogitBias) -> dict[str, Golden]:
