@@ -107,7 +107,7 @@ def test_tables_wider_than_the_heads_widen_the_result():
 
 
 def test_parameters_are_written_as_the_list_of_calls_has_them():
-    """Heads, tables and values may be left out, which makes another call of it; of others their default says nothing."""
+    """Heads, tables and values that may be left out make another call of it; other defaults say nothing."""
 
     def function(q, k=None, cos=None, value_layer=None, position_ids=None, unsqueeze_dim=2, scale=1.0, **more): ...
 
