@@ -5,6 +5,7 @@ A line that begins with spaces goes on with the one above it, and one that begin
 
 import re
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -34,11 +35,15 @@ def wrong(call: Callable[[], object], says: list[str]) -> str:
     return "not refused"
 
 
-def refused(table: str, names: dict[str, Any], way: str = "{}") -> Callable[..., None]:
-    """A test for each row, in the ``names`` of its module; ``way``: the call into which the rows are put."""
+def refused(table: str, names: dict[str, Any], way: str = "{}", of: tuple[ModuleType, ...] = ()) -> Callable[..., None]:
+    """A test for each row, in the ``names`` of its module and what the packages of ``of`` make public.
+
+    ``way``: the call into which the rows are put.
+    """
 
     @pytest.mark.parametrize("call, says", list(rows(table)))
     def test_refused(call: str, says: list[str]) -> None:
-        assert not (found := wrong(lambda: eval(way.format(call), names), says)), f"{call}: {found}"
+        public = {name: getattr(package, name) for package in of for name in package.__all__}
+        assert not (found := wrong(lambda: eval(way.format(call), public | names), says)), f"{call}: {found}"
 
     return test_refused

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 import phasor
-from phasor import RotarySpec, Rotation, apply_rotary, positions
-from phasor.rotary import axes, matrix, scaling, temperature
+from phasor import RotarySpec, Rotation, apply_rotary, matrix, positions, temperature
+from phasor.rotary import axes, scaling
 from phasor.rotary.axes import Listed, Sections
 from phasor.rotary.scaling import DynamicNTK, Llama3, LongRoPE, Proportional, YaRN, YaRNPaper
-from phasor.support import checks
 from refused import refused
 
 SPEC = RotarySpec(head_dim=8)
@@ -28,19 +27,16 @@ def long(**changes):
     return LongRoPE(**(fields | changes))
 
 
-NAMES = {name: getattr(phasor, name) for name in phasor.__all__}
-for place in (axes, scaling, temperature, matrix, checks):
-    NAMES |= vars(place)
-NAMES |= {**globals(), "NAN": float("nan"), "INF": float("inf")}
+NAN, INF = float("nan"), float("inf")
+OF = (phasor, axes, scaling, temperature, matrix)
 
 test_specs_and_schemes = refused(
     """
-# checks
-number('n', None) => n must be a finite number, got None
-number('n', True) => got True
-whole('w', 8.0) => w must be an integer of at least 1, got 8.0
-whole('w', True) => got True
 # spec
+RotarySpec(head_dim=8, base=None) => base must be a finite number above 1, got None
+RotarySpec(head_dim=8, base=True) => base must be a finite number above 1, got True
+RotarySpec(head_dim=8, blocks=8.0) => blocks must be an integer of at least 1, got 8.0
+RotarySpec(head_dim=8, blocks=True) => blocks must be an integer of at least 1, got True
 RotarySpec(head_dim=7) => head_dim must be even if all its channels rotate … pairs … got 7
 RotarySpec(head_dim=63) => got 63 … rotary_dim, 62 or less
 RotarySpec(head_dim=64, rotary_dim=63) => rotary_dim must be a positive even … got 63
@@ -188,7 +184,8 @@ Layout(head_dim=8).permutation(Layout(head_dim=8, rotary_dim=4)) => target must 
 Layout(head_dim=8, blocks=3) => blocks must divide rotary_dim / 2 = 4 … got 3
 Layout(head_dim=8, blocks=2, permuted=True) => blocks must be 1 … got 2
 """,
-    NAMES,
+    globals(),
+    of=OF,
 )
 
 test_rotating = refused(
@@ -296,7 +293,8 @@ positions.mrope([2, 0]) => segments[1] … at least 1, got 0
 positions.mrope([(1, 2, 3, 4)]) => segments[0] … got (1, 2, 3, 4)
 positions.mrope([(2, 0)]) => at least 1, got 0
 """,
-    NAMES,
+    globals(),
+    of=OF,
 )
 
 
