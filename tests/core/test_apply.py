@@ -1,45 +1,13 @@
-"""apply_rotary: what it is by definition, and how positions, dtypes and tables come in; kernels have their law."""
+"""apply_rotary: how positions, dtypes and tables come in; what it is by definition: `test_algebra`."""
 
 import pytest
 import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 
-from .conftest import SEQ_LEN, SPECS, anywhere, at
+from .conftest import SEQ_LEN, anywhere, at
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
-
-
-def by_hand(x, spec, positions):
-    """The definition as a loop over tokens and pairs, in Python floats: ``x`` [heads, seq, D], one axis."""
-    x, y = x.double(), x.double().clone()
-    start = spec.head_dim - spec.rotary_dim if spec.trailing else 0
-    theta = spec.inv_freq(SEQ_LEN).tolist()
-    for s, m in enumerate(positions.tolist()):
-        for i, f in enumerate(theta):
-            first = start + (2 * i if spec.interleaved else i)
-            second = first + (1 if spec.interleaved else len(theta))
-            angle = torch.tensor(m * f, dtype=torch.float64)
-            cos, sin = (float(t) * spec.attention_factor(SEQ_LEN) for t in (angle.cos(), angle.sin()))
-            y[:, s, first] = x[:, s, first] * cos - x[:, s, second] * sin
-            y[:, s, second] = x[:, s, first] * sin + x[:, s, second] * cos
-    return y
-
-
-@pytest.mark.parametrize("place", ["full", "first", "last"])
-@pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_definition(place, layout):
-    spec = SPECS[f"yarn-one-{place}-{layout}"]
-    x, positions = torch.randn(2, 5, spec.head_dim, dtype=torch.float64), torch.tensor([0, 1, 7, 30, -12])
-    y = apply_rotary(x, at(spec, positions))
-    torch.testing.assert_close(y, by_hand(x, spec, positions), rtol=0, atol=30 * 8 * 2**-52)
-
-
-def test_counter_clockwise_quarter():
-    """(1, 0) becomes (0, 1) and (0, 1) becomes (-1, 0): the sense of RoFormer eq. 13."""
-    quarter = Rotation.from_tables(torch.zeros(1, 1), torch.ones(1, 1), form="half")
-    x = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
-    assert apply_rotary(x, quarter).tolist() == [[[0.0, 1.0]], [[-1.0, 0.0]]]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

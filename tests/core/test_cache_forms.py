@@ -9,6 +9,7 @@ import torch
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache
+from refused import refused
 
 FLOAT8 = torch.float8_e4m3fn
 ROUNDINGS = ["once", "between", "before_weight"]
@@ -131,90 +132,67 @@ Q, K, V, ROTATION, SLOTS = a_call(random.Random(0), torch.float32)
 CACHE = torch.zeros(4, 3, 2, 32)
 EIGHT = CACHE.to(FLOAT8)
 WEIGHT = torch.ones(32)
+WIDE = Rotation.at(RotarySpec(head_dim=32), torch.arange(6), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"k_cache": EIGHT}, r"k_scale must be given for a cache of torch.float8_e4m3fn: .*\(1\.0 if .*got None"),
-        (
-            {"k_scale": 1.0},
-            "k_scale must be None, except for a cache of torch.float8_e4m3fn, got one for torch.float32",
-        ),
-        ({"k_cache": EIGHT, "k_scale": 0.0}, "k_scale must be a finite number above 0, got 0.0"),
-        (
-            {"k_cache": EIGHT, "k_scale": torch.tensor([1.0, -1.0])},
-            r"k_scale must be finite and above 0, got \[1.0, -1",
-        ),
-        ({"k_cache": EIGHT, "k_scale": torch.ones(3)}, r"one for each head \[2\], got torch.float32 \(3,\)"),
-        ({"k_cache": EIGHT, "k_scale": torch.ones(2).double()}, r"k_scale must be .*got torch.float64 \(2,\)"),
-        ({"k_cache": EIGHT, "k_scale": torch.ones(2, device="meta")}, "must be on the same device, got meta and cpu"),
-        ({"k_cache": EIGHT, "k_scale": torch.ones(2).requires_grad_()}, "k_scale must need no gradient"),
-        (
-            {"k_cache": EIGHT.view(torch.uint8)},
-            r"torch.uint8 on cpu; float8 kept as bytes: k_cache.view\(torch.float8",
-        ),
-        ({"k_cache": CACHE.to(torch.float8_e5m2)}, "k_cache must be float64, float32, float16 or bfloat16, got"),
-        ({"q_weight": WEIGHT}, "eps must be given with q_weight"),
-        ({"eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
-        ({"eps": 1e-6, "q_weight": WEIGHT}, "q_weight and k_weight must both be tensors or both be None"),
-        ({"eps": 1e-6, "q_weight": WEIGHT, "k_weight": WEIGHT[:8]}, r"k_weight must be a tensor \[32\] of floats"),
-        ({"eps": 1e-6, "q_weight": WEIGHT[:8], "k_weight": WEIGHT}, r"q_weight must be a tensor \[32\] of floats"),
-        ({"eps": 1e-6, "rounding": "twice"}, "rounding must be 'once', 'between' or 'before_weight', got 'twice'"),
-        (
-            {"eps": 1e-6, "q_weight": WEIGHT, "k_weight": WEIGHT.clone().requires_grad_()},
-            "weights and caches must need no gradient",
-        ),
-    ],
-)
-@pytest.mark.parametrize("kernel", ["auto", "reference"])
-def test_mistakes_are_named_and_nothing_is_written(changes, message, kernel):
+def write(**changes):
+    """Whatever is refused, nothing is written."""
     given = {
         "q": Q, "k": K, "v": V, "rotation": ROTATION, "k_cache": CACHE, "v_cache": CACHE.clone(), "slot_mapping": SLOTS,
     }  # fmt: skip
-    with pytest.raises(ValueError, match=message):
-        apply_rotary_to_cache(**given | changes, tensor_format="thd", kernel=kernel)
-    assert not CACHE.any() and not EIGHT.view(torch.uint8).any()
+    try:
+        apply_rotary_to_cache(**given | changes, tensor_format="thd")
+    finally:
+        assert not CACHE.any() and not EIGHT.view(torch.uint8).any()
 
 
-def test_float8_takes_no_float64():
-    wide = Rotation.at(RotarySpec(head_dim=32), torch.arange(6), dtype=torch.float64)
-    with pytest.raises(
-        ValueError, match=r"k_cache must be torch.float64 on cpu, as what is written, got torch.float8_e4"
-    ):
-        apply_rotary_to_cache(
-            Q.double(), K.double(), V.double(), wide, EIGHT, EIGHT.clone(), SLOTS, k_scale=1.0, v_scale=1.0,
-            tensor_format="thd",
-        )  # fmt: skip
+MISTAKES = """
+k_cache=EIGHT => k_scale must be given for a cache of torch.float8_e4m3fn: … (1.0 if … got None
+k_scale=1.0 => k_scale must be None, except for a cache of torch.float8_e4m3fn, got one for torch.float32
+k_cache=EIGHT, k_scale=0.0 => k_scale must be a finite number above 0, got 0.0
+k_cache=EIGHT, k_scale=torch.tensor([1.0, -1.0]) => k_scale must be finite and above 0, got [1.0, -1
+k_cache=EIGHT, k_scale=torch.ones(3) => one for each head [2], got torch.float32 (3,)
+k_cache=EIGHT, k_scale=torch.ones(2).double() => k_scale must be … got torch.float64 (2,)
+k_cache=EIGHT, k_scale=torch.ones(2, device='meta') => must be on the same device, got meta and cpu
+k_cache=EIGHT, k_scale=torch.ones(2).requires_grad_() => k_scale must need no gradient
+k_cache=EIGHT.view(torch.uint8) => torch.uint8 on cpu; float8 kept as bytes: k_cache.view(torch.float8
+k_cache=CACHE.to(torch.float8_e5m2) => k_cache must be float64, float32, float16 or bfloat16, got
+q_weight=WEIGHT => eps must be given with q_weight
+eps=-1.0 => eps must be a finite number of at least 0, got -1.0
+eps=1e-06, q_weight=WEIGHT => q_weight and k_weight must both be tensors or both be None
+eps=1e-06, q_weight=WEIGHT, k_weight=WEIGHT[:8] => k_weight must be a tensor [32] of floats
+eps=1e-06, q_weight=WEIGHT[:8], k_weight=WEIGHT => q_weight must be a tensor [32] of floats
+eps=1e-06, rounding='twice' => rounding must be 'once', 'between' or 'before_weight', got 'twice'
+eps=1e-06, q_weight=WEIGHT, k_weight=WEIGHT.clone().requires_grad_() => weights and caches must need no gradient
+q=Q.double(), k=K.double(), v=V.double(), rotation=WIDE, k_cache=EIGHT, v_cache=EIGHT.clone(), k_scale=1.0, v_scale=1.0
+    => k_cache must be torch.float64 on cpu, as what is written, got torch.float8_e4
+"""
+test_mistakes = refused(MISTAKES, globals(), "write({})")
+test_mistakes_by_name = refused(MISTAKES, globals(), "write({}, kernel='reference')")
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"k": torch.randn(6, 2, 16).bfloat16()}, "k must have one head, which all heads of q share, got 2"),
-        ({"latent": torch.randn(5, 32).bfloat16()}, r"latent must be torch.bfloat16 \[6\] and its channels, on cpu"),
-        ({"latent": torch.randn(6, 32)}, r"latent must be torch.bfloat16 .* got torch.float32 \[6, 32\] on cpu"),
-        (
-            {"cache": torch.zeros(2, 6, 47).bfloat16()},
-            r"cache must be \[blocks, block_size, 48\], 32 of the latent and",
-        ),
-        (
-            {"cache": torch.zeros(2, 6, 48)},
-            "cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, as what is",
-        ),
-        ({"cache": torch.zeros(2, 6, 48, dtype=torch.uint8)}, "float8 kept as bytes"),
-        ({"cache": torch.zeros(2, 6, 48).to(FLOAT8)}, "scale must be given for a cache of torch.float8_e4m3fn"),
-        ({"latent_weight": torch.ones(32)}, "eps must be given with latent_weight"),
-        ({"latent_weight": torch.ones(8), "eps": 1e-6}, r"latent_weight must be a tensor \[32\] of floats"),
-        ({"slot_mapping": torch.tensor([0, 1, 2, 3, 4, 12])}, r"from 0 to 11 \(2 blocks of 6\), got 12"),
-    ],
-)
-def test_mistakes_about_rows_of_mla(changes, message):
+def write_row(**changes):
     q, k, latent, rotation = mla_call()
     cache = torch.zeros(2, 6, 48).bfloat16()
     given = {
         "q": q, "k": k, "latent": latent, "rotation": rotation, "cache": cache, "slot_mapping": torch.arange(6),
     }  # fmt: skip
-    with pytest.raises(ValueError, match=message):
+    try:
         apply_rotary_to_latent_cache(**given | changes, tensor_format="thd")
-    assert not cache.any()
+    finally:
+        assert not cache.any()
+
+
+ROW_MISTAKES = """
+k=torch.randn(6, 2, 16).bfloat16() => k must have one head, which all heads of q share, got 2
+latent=torch.randn(5, 32).bfloat16() => latent must be torch.bfloat16 [6] and its channels, on cpu
+latent=torch.randn(6, 32) => latent must be torch.bfloat16 … got torch.float32 [6, 32] on cpu
+cache=torch.zeros(2, 6, 47).bfloat16() => cache must be [blocks, block_size, 48], 32 of the latent and
+cache=torch.zeros(2, 6, 48) => cache must be torch.bfloat16 or torch.float8_e4m3fn on cpu, as what is
+cache=torch.zeros(2, 6, 48, dtype=torch.uint8) => float8 kept as bytes
+cache=torch.zeros(2, 6, 48).to(FLOAT8) => scale must be given for a cache of torch.float8_e4m3fn
+latent_weight=torch.ones(32) => eps must be given with latent_weight
+latent_weight=torch.ones(8), eps=1e-06 => latent_weight must be a tensor [32] of floats
+slot_mapping=torch.tensor([0, 1, 2, 3, 4, 12]) => from 0 to 11 (2 blocks of 6), got 12
+"""
+test_mistakes_about_rows_of_mla = refused(ROW_MISTAKES, globals(), "write_row({})")

@@ -8,6 +8,7 @@ import torch
 from calls import built
 from phasor import RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary, apply_rotary_qk
 from phasor.caches import apply_rotary_to_cache, cache_slots, page_slots
+from refused import refused
 
 from .test_cache_forms import bytes_of
 
@@ -102,50 +103,43 @@ Q, K, CACHE, SLOTS = (
 )
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"slot_mapping": torch.tensor([[1, 24]])}, r"-1 \(skip\), or from 0 to 23 \(3 blocks of 8\), got 24"),
-        ({"slot_mapping": torch.tensor([[-2, 1]])}, r"-1 \(skip\), or from 0 to 23 \(3 blocks of 8\), got -2"),
-        ({"slot_mapping": torch.tensor([[5, 5]])}, "every token a slot of its own, got 5 twice"),
-        (
-            {"slot_mapping": torch.tensor([1, 9])},
-            r"slot_mapping must be integers \(1, 2\), one for every token of k, got",
-        ),
-        ({"slot_mapping": SLOTS.float()}, r"slot_mapping must be integers \(1, 2\).*got torch.float32"),
-        ({"slot_mapping": [[1, 9]]}, r"slot_mapping must be integers \(1, 2\).*got list"),
-        ({"slot_mapping": SLOTS.to("meta")}, "slot_mapping and k must be on the same device, got meta and cpu"),
-        (
-            {"k_cache": CACHE.bfloat16()},
-            "k_cache must be torch.float32 or .* on cpu, as what is written, got torch.bfloat16",
-        ),
-        (
-            {"v_cache": CACHE.to("meta")},
-            "v_cache must be torch.float32 or .* on cpu, as what is written, got torch.float32 on meta",
-        ),
-        ({"k_cache": CACHE[..., :8]}, r"k_cache must be \[blocks, block_size, kv_heads, 16\] with 2 heads"),
-        ({"k_cache": CACHE.transpose(1, 2)}, r"got shape \(3, 2, 8, 16\); did you mean kv_layout='HND'\?"),
-        ({"v_cache": CACHE[:2].clone()}, r"must have the same blocks and block_size, got \(3, 8\) and \(2, 8\)"),
-        ({"k_cache": CACHE.clone().requires_grad_()}, "caches must need no gradient"),
-        ({"q": Q.clone().requires_grad_()}, "caches must need no gradient"),
-        ({"v_cache": CACHE}, "k_cache and v_cache must not overlap"),
-        ({"k_cache": torch.zeros(1, 8, 2, 16).expand(3, 8, 2, 16)}, "k_cache must not overlap itself, got strides"),
-        ({"v": K[..., :1, :]}, "v must be torch.float32"),
-        ({"v": None}, "v must be a torch tensor, got builtins.NoneType"),
-        ({"k": K.bfloat16()}, "q and k must have the same dtype"),
-        ({"kv_layout": "NDH"}, "kv_layout must be 'NHD' or 'HND', got 'NDH'"),
-        ({"rotation": RotarySpec(head_dim=16)}, "rotation must be a Rotation, got RotarySpec"),
-    ],
-)
-@pytest.mark.parametrize("kernel", ["auto", "reference"])
-def test_mistakes_are_named_and_nothing_is_written(changes, message, kernel):
+def write(**changes):
+    """Whatever is refused, nothing is written."""
     given = {
         "q": Q, "k": K, "v": K.clone(), "rotation": ROTATION, "k_cache": CACHE, "v_cache": CACHE.clone(),
         "slot_mapping": SLOTS,
     }  # fmt: skip
-    with pytest.raises(ValueError, match=message):
-        apply_rotary_to_cache(**given | changes, kernel=kernel)
-    assert not CACHE.any()
+    try:
+        apply_rotary_to_cache(**given | changes)
+    finally:
+        assert not CACHE.any()
+
+
+MISTAKES = """
+slot_mapping=torch.tensor([[1, 24]]) => -1 (skip), or from 0 to 23 (3 blocks of 8), got 24
+slot_mapping=torch.tensor([[-2, 1]]) => -1 (skip), or from 0 to 23 (3 blocks of 8), got -2
+slot_mapping=torch.tensor([[5, 5]]) => every token a slot of its own, got 5 twice
+slot_mapping=torch.tensor([1, 9]) => slot_mapping must be integers (1, 2), one for every token of k, got
+slot_mapping=SLOTS.float() => slot_mapping must be integers (1, 2) … got torch.float32
+slot_mapping=[[1, 9]] => slot_mapping must be integers (1, 2) … got list
+slot_mapping=SLOTS.to('meta') => slot_mapping and k must be on the same device, got meta and cpu
+k_cache=CACHE.bfloat16() => k_cache must be torch.float32 or … on cpu, as what is written, got torch.bfloat16
+v_cache=CACHE.to('meta') => v_cache must be torch.float32 or … on cpu, as what is written, got torch.float32 on meta
+k_cache=CACHE[..., :8] => k_cache must be [blocks, block_size, kv_heads, 16] with 2 heads
+k_cache=CACHE.transpose(1, 2) => got shape (3, 2, 8, 16); did you mean kv_layout='HND'?
+v_cache=CACHE[:2].clone() => must have the same blocks and block_size, got (3, 8) and (2, 8)
+k_cache=CACHE.clone().requires_grad_() => caches must need no gradient
+q=Q.clone().requires_grad_() => caches must need no gradient
+v_cache=CACHE => k_cache and v_cache must not overlap
+k_cache=torch.zeros(1, 8, 2, 16).expand(3, 8, 2, 16) => k_cache must not overlap itself, got strides
+v=K[..., :1, :] => v must be torch.float32
+v=None => v must be a torch tensor, got builtins.NoneType
+k=K.bfloat16() => q and k must have the same dtype
+kv_layout='NDH' => kv_layout must be 'NHD' or 'HND', got 'NDH'
+rotation=RotarySpec(head_dim=16) => rotation must be a Rotation, got RotarySpec
+"""
+test_mistakes = refused(MISTAKES, globals(), "write({})")
+test_mistakes_by_name = refused(MISTAKES, globals(), "write({}, kernel='reference')")
 
 
 @pytest.mark.parametrize("kernel", ["auto", "reference"])
@@ -173,49 +167,29 @@ def test_slots_of_padding_alone_where_nothing_is_allocated():
     assert page_slots(*flat([0], [-1], [], [0, 0]), 16).tolist() == [-1]
 
 
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (
-            lambda: cache_slots(torch.tensor([[8]]), 8),
-            r"positions must be below 8 \(1 blocks of 8 per sequence\), got 8",
-        ),
-        (lambda: cache_slots(torch.tensor([1]), 8), "positions must be integers with 2 dimensions, got torch.int64"),
-        (lambda: cache_slots(torch.tensor([[1]]), 0), "block_size must be an integer of at least 1, got 0"),
-        (lambda: cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()), "a row for each of 1 sequences"),
-        (lambda: cache_slots(torch.tensor([[3]]), 4, torch.tensor([[-1]])), "block_table must have a block for every"),
-        (
-            lambda: page_slots(*flat([0, 1, 1], [5, 16, 31], [4, 2], [0, 1, 2]), 16),
-            r"on a page of their sequence \(kv_indptr\), got 31, which is beyond",
-        ),
-        (lambda: page_slots(*flat([0], [15], [-1], [0, 1]), 16), "kv_indices must have a block for every position"),
-        (
-            lambda: page_slots(*flat([0], [40], [4, 2], [0, 3]), 16),
-            "kv_indptr must go from 0 to the number of pages in kv_indices, 2, got 0 to 3",
-        ),
-        (lambda: page_slots(*flat([0], [0], [4, 2], [-1, 2]), 16), "in kv_indices, 2, got -1 to 2"),
-        (
-            lambda: page_slots(torch.zeros(1, dtype=torch.int64, device="meta"), *flat([0], [4], [0, 1]), 16),
-            "must be on the same device, got batch_indices on meta, positions on cpu, kv_indices on cpu",
-        ),
-        (
-            lambda: cache_slots(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 4, torch.tensor([[1]])),
-            "positions and block_table must be on the same device, got positions on meta, block_table on cpu",
-        ),
-        (lambda: page_slots(*flat([2], [0], [4, 2, 9], [0, 2, 3]), 16), "batch_indices must be sequences 0 to 1"),
-        (
-            lambda: page_slots(torch.tensor([0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),
-            "positions must be on a page of their sequence",
-        ),
-        (
-            lambda: page_slots(torch.tensor([0, 0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4),
-            "must have one entry per token",
-        ),
-    ],
-)
-def test_mistakes_about_slots(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+SLOT_MISTAKES = """
+cache_slots(torch.tensor([[8]]), 8) => positions must be below 8 (1 blocks of 8 per sequence), got 8
+cache_slots(torch.tensor([1]), 8) => positions must be integers with 2 dimensions, got torch.int64
+cache_slots(torch.tensor([[1]]), 0) => block_size must be an integer of at least 1, got 0
+cache_slots(torch.tensor([[1]]), 8, torch.zeros(2, 1).long()) => a row for each of 1 sequences
+cache_slots(torch.tensor([[3]]), 4, torch.tensor([[-1]])) => block_table must have a block for every
+page_slots(*flat([0, 1, 1], [5, 16, 31], [4, 2], [0, 1, 2]), 16) => on a page of their sequence (kv_indptr), got 31,
+    which is beyond
+page_slots(*flat([0], [15], [-1], [0, 1]), 16) => kv_indices must have a block for every position
+page_slots(*flat([0], [40], [4, 2], [0, 3]), 16) => kv_indptr must go from 0 to the number of pages in kv_indices, 2,
+    got 0 to 3
+page_slots(*flat([0], [0], [4, 2], [-1, 2]), 16) => in kv_indices, 2, got -1 to 2
+page_slots(torch.zeros(1, dtype=torch.int64, device='meta'), *flat([0], [4], [0, 1]), 16) => must be on the same device,
+    got batch_indices on meta, positions on cpu, kv_indices on cpu
+cache_slots(torch.zeros(1, 1, dtype=torch.int64, device='meta'), 4, torch.tensor([[1]])) => positions and block_table
+    must be on the same device, got positions on meta, block_table on cpu
+page_slots(*flat([2], [0], [4, 2, 9], [0, 2, 3]), 16) => batch_indices must be sequences 0 to 1
+page_slots(torch.tensor([0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4) => positions must be on a
+    page of their sequence
+page_slots(torch.tensor([0, 0]), torch.tensor([4]), torch.tensor([7]), torch.tensor([0, 1]), 4) => must have one entry
+    per token
+"""
+test_mistakes_about_slots = refused(SLOT_MISTAKES, globals())
 
 
 def test_a_result_must_not_lie_where_keys_are_still_read():

@@ -18,9 +18,10 @@ LAYOUTS = {
     "permuted, partial": {"interleaved": True, "permuted": True, "rotary_dim": 8},
     "partial": {"rotary_dim": 8},
     "sections": {"axes": Sections((3, 5))},
+    "all at once": {"interleaved": True, "permuted": True, "rotary_dim": 8, "axes": Sections((1, 3))},
 }
-# What the others and the heads below do besides: each is compiled for a second or more.
-LATER = {"halves", "interleaved", "blocks", "permuted", "partial"}
+# Each is compiled for a second or more: the one that has all of them, now, and each alone later.
+LATER = LAYOUTS.keys() - {"all at once"}
 POSITIONS = torch.arange(5)
 
 
@@ -34,7 +35,7 @@ def same_compiled(call, *given):
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LATER)) for n in LAYOUTS])
 def test_every_layout(name):
     spec = RotarySpec(head_dim=16, **LAYOUTS[name])
-    positions = POSITIONS.expand(2, 5) if name == "sections" else POSITIONS
+    positions = POSITIONS.expand(2, 5) if "axes" in LAYOUTS[name] else POSITIONS
     rotation = Rotation.at(spec, positions)
     same_compiled(lambda q, k: rotate(q, k, positions, spec), *torch.randn(2, 1, 2, 5, 16))
     same_compiled(lambda q, k: apply_qk_norm_rotary(q, k, rotation, None, None), *torch.randn(2, 1, 2, 5, 16))

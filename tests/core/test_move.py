@@ -10,8 +10,9 @@ from phasor import RotarySpec, Rotation, apply_rotary, reposition, shift
 from phasor.caches import change_spec, unrotate
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import DynamicNTK, LongRoPE, YaRN
+from refused import refused
 
-from .conftest import LOG_SCALE, SECOND, SEQ_LEN, anywhere, assert_refused, assert_within, every_spec
+from .conftest import LOG_SCALE, SECOND, SEQ_LEN, anywhere, assert_within, every_spec
 
 F64 = torch.float64
 FAR = 2**30
@@ -165,37 +166,29 @@ SPEC = RotarySpec(head_dim=8)
 DYNAMIC = RotarySpec(head_dim=8, scaling=DynamicNTK(2.0, 128))
 AT = torch.arange(7)
 K = torch.zeros(2, 3, 7, 8)
-REFUSED = {
-    "distance": (lambda: shift(K, 2**31 + 1, SPEC), ["positions before and after a shift", "2**31", "2147483649"]),
-    "far": (lambda: shift(K, 2**70, SPEC), ["by must be at most 2**31"]),
-    "apart": (lambda: reposition(K, AT, AT - 2**32, SPEC), ["old and new must be at most 2**31 apart", "4294967296"]),
-    "a list": (lambda: shift([1.0], 1, SPEC), ["k must be a torch tensor, got builtins.list"]),
-    "wrapping": (lambda: reposition(K, AT + 2**62, AT - 2**62, SPEC), ["old and new must be at most 2**31 apart"]),
-    "log_scale": (lambda: shift(K, 1, SPEC.replace(learned=True)), ["log_scale must be the trained tensor"]),
-    "one of three axes": (
-        lambda: shift(K, 1, RotarySpec(head_dim=8, axes=Sections((2, 1, 1)))),
-        ["by must be a tuple with an integer for each of 3 axes", "got 1"],
-    ),
-    "fraction": (lambda: shift(K, 0.5, SPEC), ["by must be an integer", "0.5"]),
-    "a tensor": (lambda: shift(K, AT, SPEC), ["by must be an integer, the same for all tokens"]),
-    "length": (lambda: shift(K, 1, DYNAMIC), ["spec must be at one length", "dynamic", "spec.at_length(n)"]),
-    "new length": (lambda: change_spec(K, AT, SPEC, DYNAMIC), ["new must be at one length", "new.at_length(n)"]),
-    "no inverse": (lambda: unrotate(K, AT, SECOND["halves"]), ["spec must have an inverse", "keep raw keys"]),
-    "no spec": (lambda: shift(K, 1, None), ["spec must be a RotarySpec, got NoneType"]),
-    "own angles": (lambda: shift(K, 1, SPEC.replace(angles="float32")), ["spec must have exact angles", "reposition"]),
-    "width": (lambda: shift(K[..., :6], 1, SPEC), ["k must have the 8 channels", "(2, 3, 7, 6)"]),
-    "dtype": (lambda: shift(K.long(), 1, SPEC), ["k must be float64, float32, float16 or bfloat16"]),
-    "shapes": (lambda: reposition(K, AT, AT[:5], SPEC), ["old and new must have the same shape"]),
-    "layout": (
-        lambda: change_spec(K, AT, SPEC, SPEC.replace(interleaved=True)),
-        ["old and new must agree in (layout, axes, coordinates)"],
-    ),
-    "out": (lambda: shift(K, 1, SPEC, out=K[:, :, :6]), ["out must be torch.float32"]),
-    "format": (lambda: shift(K, 1, SPEC, tensor_format="hbsd"), ["tensor_format must be"]),
-    "kernel": (lambda: shift(K, 1, SPEC, kernel="none"), ["kernel must be 'auto'"]),
-}
-
-
-@pytest.mark.parametrize("call, fragments", REFUSED.values(), ids=REFUSED)
-def test_refused_in_one_line(call, fragments):
-    assert_refused(call, fragments)
+THREE_AXES, TWO_ANGLES = SPEC.replace(axes=Sections((2, 1, 1))), SECOND["halves"]
+REFUSED = """
+shift(K, 2 ** 31 + 1, SPEC) => positions before and after a shift … 2**31 … 2147483649
+shift(K, 2 ** 70, SPEC) => by must be at most 2**31
+reposition(K, AT, AT - 2 ** 32, SPEC) => old and new must be at most 2**31 apart … 4294967296
+shift([1.0], 1, SPEC) => k must be a torch tensor, got builtins.list
+reposition(K, AT + 2 ** 62, AT - 2 ** 62, SPEC) => old and new must be at most 2**31 apart
+shift(K, 1, SPEC.replace(learned=True)) => log_scale must be the trained tensor
+shift(K, 1, THREE_AXES) => by must be a tuple with an integer for each of 3 axes …
+    got 1
+shift(K, 0.5, SPEC) => by must be an integer … 0.5
+shift(K, AT, SPEC) => by must be an integer, the same for all tokens
+shift(K, 1, DYNAMIC) => spec must be at one length … dynamic … spec.at_length(n)
+change_spec(K, AT, SPEC, DYNAMIC) => new must be at one length … new.at_length(n)
+unrotate(K, AT, TWO_ANGLES) => spec must have an inverse … keep raw keys
+shift(K, 1, None) => spec must be a RotarySpec, got NoneType
+shift(K, 1, SPEC.replace(angles='float32')) => spec must have exact angles … reposition
+shift(K[..., :6], 1, SPEC) => k must have the 8 channels … (2, 3, 7, 6)
+shift(K.long(), 1, SPEC) => k must be float64, float32, float16 or bfloat16
+reposition(K, AT, AT[:5], SPEC) => old and new must have the same shape
+change_spec(K, AT, SPEC, SPEC.replace(interleaved=True)) => old and new must agree in (layout, axes, coordinates)
+shift(K, 1, SPEC, out=K[:, :, :6]) => out must be torch.float32
+shift(K, 1, SPEC, tensor_format='hbsd') => tensor_format must be
+shift(K, 1, SPEC, kernel='none') => kernel must be 'auto'
+"""
+test_refused = refused(REFUSED, globals())

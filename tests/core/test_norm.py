@@ -5,6 +5,7 @@ import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary
 from phasor.rotary.kernels import ORDERS
+from refused import refused
 
 F64 = torch.float64
 LAYOUTS = {
@@ -179,36 +180,30 @@ ROTATION = Rotation.at(RotarySpec(head_dim=16), torch.arange(5))
 Q, W = torch.randn(2, 3, 5, 16), torch.ones(16)
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        (
-            {"q_weight": torch.ones(8)},
-            r"q_weight must be a tensor \[16\] of floats.*of a head, got torch.float32 \(8,\)",
-        ),
-        ({"k_weight": torch.ones(16).long()}, r"k_weight must be a tensor \[16\] of floats.*got torch.int64"),
-        ({"k_weight": [1.0] * 16}, r"k_weight must be a tensor \[16\] of floats.*got list"),
-        (
-            {"across_heads": True},
-            r"q_weight must be a tensor \[48\].*of 3 heads of 16 channels, got torch.float32 \(16,\)",
-        ),
-        ({"k_weight": None}, "q_weight and k_weight must both be tensors or both be None, got one of each"),
-        ({"q_weight": W.to("meta")}, "q_weight and what it multiplies must be on the same device, got meta, cpu"),
-        ({"eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
-        ({"eps": "1e-6"}, "eps must be a finite number of at least 0, got '1e-6'"),
-        ({"unit_offset": 1}, "unit_offset must be True or False, got 1"),
-        ({"after": None}, "after must be True or False, got None"),
-        ({"rounding": "twice"}, "rounding must be 'once', 'between' or 'before_weight', got 'twice'"),
-        ({"rotation": RotarySpec(head_dim=16)}, "rotation must be a Rotation, got RotarySpec"),
-        ({"q": Q.long()}, "q must be float64, float32, float16 or bfloat16, got torch.int64"),
-        ({"k": Q.double()}, "q and k must have the same dtype"),
-        ({"k": Q[..., :8]}, "k must have the 16 channels of the rotation's head_dim, got 8"),
-        ({"tensor_format": "bshd"}, "q has 3 tokens in tensor_format='bshd' but the rotation has 5 positions"),
-        ({"kernel": "fastest"}, "kernel must be 'auto' or one of"),
-        ({"q_weight": torch.ones(16, requires_grad=True), "out": (Q, Q.clone())}, "where a gradient is needed"),
-    ],
-)
-def test_mistakes_are_named(changes, message):
-    given = {"q": Q, "k": Q.clone(), "rotation": ROTATION, "q_weight": W, "k_weight": W} | changes
-    with pytest.raises(ValueError, match=message):
-        apply_qk_norm_rotary(**given)
+def normed(**changes):
+    return apply_qk_norm_rotary(
+        **{"q": Q, "k": Q.clone(), "rotation": ROTATION, "q_weight": W, "k_weight": W} | changes
+    )
+
+
+MISTAKES = """
+q_weight=torch.ones(8) => q_weight must be a tensor [16] of floats … of a head, got torch.float32 (8,)
+k_weight=torch.ones(16).long() => k_weight must be a tensor [16] of floats … got torch.int64
+k_weight=[1.0] * 16 => k_weight must be a tensor [16] of floats … got list
+across_heads=True => q_weight must be a tensor [48] … of 3 heads of 16 channels, got torch.float32 (16,)
+k_weight=None => q_weight and k_weight must both be tensors or both be None, got one of each
+q_weight=W.to('meta') => q_weight and what it multiplies must be on the same device, got meta, cpu
+eps=-1.0 => eps must be a finite number of at least 0, got -1.0
+eps='1e-6' => eps must be a finite number of at least 0, got '1e-6'
+unit_offset=1 => unit_offset must be True or False, got 1
+after=None => after must be True or False, got None
+rounding='twice' => rounding must be 'once', 'between' or 'before_weight', got 'twice'
+rotation=RotarySpec(head_dim=16) => rotation must be a Rotation, got RotarySpec
+q=Q.long() => q must be float64, float32, float16 or bfloat16, got torch.int64
+k=Q.double() => q and k must have the same dtype
+k=Q[..., :8] => k must have the 16 channels of the rotation's head_dim, got 8
+tensor_format='bshd' => q has 3 tokens in tensor_format='bshd' but the rotation has 5 positions
+kernel='fastest' => kernel must be 'auto' or one of
+q_weight=torch.ones(16, requires_grad=True), out=(Q, Q.clone()) => where a gradient is needed
+"""
+test_mistakes = refused(MISTAKES, globals(), "normed({})")

@@ -7,8 +7,9 @@ import torch
 
 from phasor import RotarySpec, Rotation
 from phasor.rotary.scaling import AtLength, DynamicNTK, LongRoPE, SteppedNTK, YaRN
+from refused import refused
 
-from .conftest import LOG_SCALE, anywhere, assert_refused, every_spec
+from .conftest import LOG_SCALE, anywhere, every_spec
 
 LONGROPE = LongRoPE((1.0, 1.1, 1.2, 1.3), (1.0, 2.0, 4.0, 8.0), 128, 4.0)
 DEPENDENT = {s.name: RotarySpec(head_dim=8, scaling=s) for s in (DynamicNTK(2.0, 128), SteppedNTK(128), LONGROPE)}
@@ -86,26 +87,16 @@ def test_rows_of_every_spec(spec):
 SPEC = DEPENDENT["dynamic"]
 AT = torch.zeros(2, 3, dtype=torch.long)
 TWO_FACTORS = RotarySpec(head_dim=8, scaling=LongRoPE((1.0,) * 4, (2.0,) * 4, 128, 4.0, 1.3, 1.2))
-REFUSED = {
-    "key": (lambda: SPEC.cache_key, ["cache_key needs a spec at one length", "spec.at_length(n)"]),
-    "length": (lambda: SPEC.at_length(0), ["seq_len must be an integer of at least 1, got 0"]),
-    "rows": (lambda: Rotation.at(SPEC, AT, [1, 2, 3]), ["seq_len must be an integer, or one for each of 2 rows"]),
-    "row": (lambda: Rotation.at(SPEC, AT, [1, -2]), ["seq_len[1] must be an integer of at least 1, got -2"]),
-    "float": (lambda: Rotation.at(SPEC, AT, torch.ones(2)), ["seq_len must be an integer, or one for each"]),
-    "no batch": (
-        lambda: Rotation.at(SPEC, AT[0], [1, 2]),
-        ["positions must have a batch axis if seq_len"],
-    ),
-    "factors": (
-        lambda: Rotation.at(TWO_FACTORS, AT, [9, 999]),
-        ["seq_len must give all rows", "[1.2, 1.3]", "own"],
-    ),
-    "twice": (lambda: AtLength(AtLength(SPEC.scaling, 9), 9), ["scaling must not be fixed to a length already"]),
-    "no length": (lambda: AtLength(SPEC.scaling, None), ["seq_len must be a length for dynamic scaling, got None"]),
-    "attention": (lambda: AtLength(YaRN(4.0, 128), None, 0.0), ["attention must be a finite number above 0"]),
-}
-
-
-@pytest.mark.parametrize("call, fragments", REFUSED.values(), ids=REFUSED)
-def test_refused_in_one_line(call, fragments):
-    assert_refused(call, fragments)
+REFUSED = """
+SPEC.cache_key => cache_key needs a spec at one length … spec.at_length(n)
+SPEC.at_length(0) => seq_len must be an integer of at least 1, got 0
+Rotation.at(SPEC, AT, [1, 2, 3]) => seq_len must be an integer, or one for each of 2 rows
+Rotation.at(SPEC, AT, [1, -2]) => seq_len[1] must be an integer of at least 1, got -2
+Rotation.at(SPEC, AT, torch.ones(2)) => seq_len must be an integer, or one for each
+Rotation.at(SPEC, AT[0], [1, 2]) => positions must have a batch axis if seq_len
+Rotation.at(TWO_FACTORS, AT, [9, 999]) => seq_len must give all rows … [1.2, 1.3] … own
+AtLength(AtLength(SPEC.scaling, 9), 9) => scaling must not be fixed to a length already
+AtLength(SPEC.scaling, None) => seq_len must be a length for dynamic scaling, got None
+AtLength(YaRN(4.0, 128), None, 0.0) => attention must be a finite number above 0
+"""
+test_refused = refused(REFUSED, globals())

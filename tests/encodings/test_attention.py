@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
-from phasor.encodings import ALiBi, T5Bias, TransformerXL
+from phasor import encodings
+from phasor.encodings import ALiBi
 from phasor.encodings.attention import KVCache, Mask, attention
+from refused import refused
 
 EPS64, EPS32 = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 T = torch.arange(7)
@@ -268,38 +270,32 @@ def test_traces_as_one_graph(make_encoding, make_qkv, name):
     torch.testing.assert_close(compiled(q, k, v, T), layer(q, k, v, T))
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"q": torch.zeros(2, 4, 8)}, r"q must be \[B, H, Q, head_dim\].*got \(2, 4, 8\)"),
-        ({"q": torch.zeros(1, 4, 7, 8)}, "q and k must agree in batch and head_dim"),
-        ({"q": torch.zeros(2, 6, 7, 8)}, "q's heads must be a multiple of k's, got 6 and 4; if the tensors are"),
-        ({"v": torch.zeros(2, 4, 7, 8, dtype=torch.float64)}, "q, k and v must have one dtype"),
-        ({"q_positions": T.float()}, "q_positions must be int64, got torch.float32; convert"),
-        ({"q_positions": T[:4]}, r"q_positions must be \[S\] or \[B, S\] with S = 7 and B = 2, got \[4\]; .*bshd"),
-        ({"k_positions": T.expand(3, 7)}, r"k_positions must be .*got \[3, 7\]"),
-        ({"document_ids": T[:3]}, r"document_ids of q must be .*got \[3\]"),
-        ({"document_ids": (T, T[:3])}, r"document_ids of k must be .*got \[3\]"),
-        (
-            {"key_padding_mask": torch.ones(2, 7)},
-            "key_padding_mask must be bool .*True where .* padding.*attention_mask == 0",
-        ),
-        (
-            {"attn_mask": torch.ones(7, 6).bool()},
-            r"attn_mask must be bool .*broadcastable to .* = \[2, 4, 7, 7\] .* \[7, 6\]",
-        ),
-        ({"attn_mask": torch.ones(7, 7).long()}, "attn_mask must be bool .*got torch.int64"),
-        ({"key_padding_mask": torch.ones(7).bool()}, r"key_padding_mask must be bool \[B, K\] = \[2, 7\]"),
-        ({"kernel": "flash"}, "kernel must be 'auto', 'sdpa', 'flex' or 'reference', got 'flash'"),
-        ({"encoding": T5Bias(4, bidirectional=False)}, "scale must be given with T5Bias"),
-        ({"encoding": ALiBi(2)}, "q must have the 2 heads that ALiBi was made for, got 4"),
-        ({"encoding": TransformerXL(4, 8, 8), "kernel": "flex"}, "has no backward on a CPU"),
-    ],
-)
-def test_errors(make_qkv, change, message):
-    q, k, v = make_qkv(dtype=torch.float32)
-    with pytest.raises(ValueError, match=message):
-        attention(**{"q": q, "k": k, "v": v, "q_positions": T, **change})
+def called(**changes):
+    """Of a batch of 2 with 4 heads and 7 tokens."""
+    q, k, v = torch.zeros(3, 2, 4, 7, 8)
+    return attention(**{"q": q, "k": k, "v": v, "q_positions": T, **changes})
+
+
+MISTAKES = """
+q=torch.zeros(2, 4, 8) => q must be [B, H, Q, head_dim] … got (2, 4, 8)
+q=torch.zeros(1, 4, 7, 8) => q and k must agree in batch and head_dim
+q=torch.zeros(2, 6, 7, 8) => q's heads must be a multiple of k's, got 6 and 4; if the tensors are
+v=torch.zeros(2, 4, 7, 8, dtype=torch.float64) => q, k and v must have one dtype
+q_positions=T.float() => q_positions must be int64, got torch.float32; convert
+q_positions=T[:4] => q_positions must be [S] or [B, S] with S = 7 and B = 2, got [4]; … bshd
+k_positions=T.expand(3, 7) => k_positions must be … got [3, 7]
+document_ids=T[:3] => document_ids of q must be … got [3]
+document_ids=(T, T[:3]) => document_ids of k must be … got [3]
+key_padding_mask=torch.ones(2, 7) => key_padding_mask must be bool … True where … padding … attention_mask == 0
+attn_mask=torch.ones(7, 6).bool() => attn_mask must be bool … broadcastable to … = [2, 4, 7, 7] … [7, 6]
+attn_mask=torch.ones(7, 7).long() => attn_mask must be bool … got torch.int64
+key_padding_mask=torch.ones(7).bool() => key_padding_mask must be bool [B, K] = [2, 7]
+kernel='flash' => kernel must be 'auto', 'sdpa', 'flex' or 'reference', got 'flash'
+encoding=T5Bias(4, bidirectional=False) => scale must be given with T5Bias
+encoding=ALiBi(2) => q must have the 2 heads that ALiBi was made for, got 4
+encoding=TransformerXL(4, 8, 8), kernel='flex' => has no backward on a CPU
+"""
+test_errors = refused(MISTAKES, globals(), "called({})", of=(encodings,))
 
 
 def test_kernels_refuse_what_they_cannot_compute(make_encoding, make_qkv):

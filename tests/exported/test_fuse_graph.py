@@ -163,6 +163,22 @@ def test_a_traced_module_is_fused_and_stays_as_it_was(program):
         phasor.fuse(new, given)
 
 
+def test_a_norm_behind_a_rotation_projects_nothing():
+    """Its weight has one axis; were it a projection, the rotation before it would turn nothing of the data."""
+
+    class Norms(Rotates):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(8)
+
+        def forward(self, x, cos, sin):
+            return self.norm(super().forward(x, torch.cat((cos, cos), -1), torch.cat((sin, sin), -1)))
+
+    module, given = fx.symbolic_trace(Norms()), (torch.randn(2, 3, 7, 8), *torch.randn(2, 7, 4))
+    new, report = phasor.fuse(module, given)
+    assert report.fused == 1 and torch.equal(new(*given), module(*given))
+
+
 class Turning(Attends):
     """Queries turned by a function of its own, keys by `turned`; ``weight``: something that is trained."""
 

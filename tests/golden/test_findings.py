@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 import torch
@@ -96,6 +97,21 @@ def test_heads_and_tokens_swapped(found, given):
     p, q, _ = given("llama")
     result = found("llama", exact__float32__q_out=turn_halves(q, *tables(p, ladder(*LLAMA))).transpose(1, 2))
     assert result.cause == "tensor_format" and result.difference is None and result.verdict == "wrong"
+
+
+def test_right_values_of_another_shape(found, given):
+    """Without the batch of one, or with more such axes; tables with a column for each channel."""
+    p, q, _ = given("llama")
+    c, s = tables(p, ladder(*LLAMA))
+    y = turn_halves(q, c, s)
+    for shaped in (y[0], y, y[None], y[None, None]):
+        assert found("llama", exact__float32__q_out=shaped) is None, shaped.shape
+    for shaped in (c[None], torch.cat((c, c), -1), c.repeat_interleave(2, -1), torch.cat((c, c), -1)[None]):
+        assert found("llama", exact__cos=shaped) is None, shaped.shape
+    for name, shaped in (("q_out", torch.cat((y, y))), ("q_out", y[..., :-1]), ("cos", c[1:])):
+        name = f"exact__float32__{name}" if name == "q_out" else f"exact__{name}"
+        with pytest.raises(ValueError, match=re.escape(f"got {list(shaped.shape)}")):
+            found("llama", **{name: shaped})
 
 
 def test_output_permuted(found, given):

@@ -9,6 +9,7 @@ from phasor import RotarySpec, patch
 from phasor.tools.patch.compare import INCOMPARABLE, difference_of, largest
 from phasor.tools.patch.equal_calls import compare_function
 from phasor.tools.patch.report import agreement
+from phasor.tools.patch.rotate_function import parameters_of
 from phasor.tools.patch.sites import nearest
 from phasor.tools.patch.tables import Tables
 
@@ -103,6 +104,15 @@ def test_tables_wider_than_the_heads_widen_the_result():
     theirs = usual(q, k, cos, sin)
     assert theirs[0].dtype == torch.float32
     assert all(map(torch.equal, function.stand_in()(q, k, cos, sin), theirs))
+
+
+def test_parameters_are_written_as_the_list_of_calls_has_them():
+    """Heads, tables and values that may be left out make another call of it; other defaults say nothing."""
+
+    def function(q, k=None, cos=None, value_layer=None, position_ids=None, unsqueeze_dim=2, scale=1.0, **more): ...
+
+    names = "q", "k=None", "cos=None", "value_layer=None", "position_ids", "unsqueeze_dim", "scale", "**more"
+    assert parameters_of(function) == (names, 2) and parameters_of(lambda k, sin=0: k) == (("k", "sin"), 1)
 
 
 def test_agreement():

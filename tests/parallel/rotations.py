@@ -1,7 +1,7 @@
 """Run by two processes: DTensors rotated under any placement are, put together, the rotation of the whole, to the bit.
 
-``torchrun --nproc-per-node 2 rotations.py [all]`` prints the number of cells and those that failed; without ``all`` the
-specs are two, the positions those of one row, and nothing is compiled.
+``torchrun --nproc-per-node 2 rotations.py [all]`` prints the number of cells and those that failed; without ``all`` of
+one spec with positions of one row, and nothing is compiled.
 """
 
 import itertools
@@ -26,6 +26,7 @@ SPECS = {
     "partial": phasor.RotarySpec(head_dim=WIDTH, rotary_dim=8),
     "m-rope": phasor.RotarySpec(head_dim=WIDTH, axes=Sections((4, 6, 6))),
 }
+FEW = {"partial m-rope": phasor.RotarySpec(head_dim=WIDTH, rotary_dim=16, axes=Sections((2, 3, 3)))}
 PLACEMENTS = {"batch": 0, "heads": 1, "tokens": 2, "whole": None}
 MESH: Any = None
 
@@ -63,9 +64,8 @@ FAILED: list[str] = []
 
 def cells(q: Tensor, k: Tensor, everything: bool) -> int:
     count, rows = 0, (False, True) if everything else (False,)
-    names = list(SPECS) if everything else ["partial", "m-rope"]
-    for of, (where, axis), batched in itertools.product(names, PLACEMENTS.items(), rows):
-        spec = SPECS[of]
+    specs = SPECS if everything else FEW
+    for (of, spec), (where, axis), batched in itertools.product(specs.items(), PLACEMENTS.items(), rows):
         positions = positions_of(spec, batched)
         cut = (
             {2: positions.ndim - 1, 0: positions.ndim - 2 if batched else None}.get(axis) if axis is not None else None

@@ -31,7 +31,7 @@ def two():
 
 
 def test_every_placement_has_the_bits_of_the_whole(two):
-    assert "55 cells, failed: []" in two("rotations")
+    assert "35 cells, failed: []" in two("rotations")
 
 
 @pytest.mark.slow

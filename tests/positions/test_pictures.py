@@ -97,6 +97,24 @@ def test_layers_of_qwen_image_begin_at_planes_of_their_own() -> None:
         assert is_at_an_end(torch.polar(torch.ones_like(at), at), tables("qwen_image_layered", number))
 
 
+# Of 2 rows and 3 columns, counted by hand from the code of FLUX, Qwen-Image, EVA-02, CogVideoX, CogView4 and Mochi.
+STAND: dict[str, tuple[Any, list[float], list[float]]] = {
+    "counted": (None, [0, 1], [0, 1, 2]),
+    "centred": (None, [-1, 0], [-2, -1, 0]),
+    "stretched": ((4, 9), [0, 2], [0, 3, 6]),
+    "cropped": ((6, 15), [0, 3], [3, 5.5, 8]),  # the middle 9 of 15 columns, from 3 on and to two thirds of 12
+    "spread": ((4, 10), [0, 2], [0, 3, 6]),
+    "middles": ((8, 12), [-2, 2], [-4, 0, 4]),
+}
+
+
+@pytest.mark.parametrize("grid", STAND)
+def test_where_rows_and_columns_stand(grid: str) -> None:
+    base, rows, columns = STAND[grid]
+    at = pictures((2, 3), grid=grid, **({} if base is None else {"base": base}))
+    assert at[1].tolist() == [y for y in rows for _ in columns] and at[2].tolist() == columns * 2, at
+
+
 @pytest.mark.parametrize(
     "sizes, rule, said",
     [

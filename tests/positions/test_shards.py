@@ -117,6 +117,8 @@ def by_document(bounds: list[int]) -> torch.Tensor:
         (lambda: shard(torch.arange(10), (0, 4), "contiguous"), r"lengths that divide by 4 \(4 ranks\), got 10"),
         (lambda: shard(torch.arange(12), (0, 4)), r"divide by 8 \(2 x 4 ranks, for scheme='head-tail'\), got 12"),
         (lambda: shard(torch.arange(8), (2, 2)), r"with a rank below 2, got 2"),
+        (lambda: shard_order(8, 0, "striped"), "size must be an integer of at least 1, got 0"),
+        (lambda: shard_order(0, 2, "striped"), "length must be an integer of at least 1, got 0"),
         (lambda: shard(torch.arange(8), 2), r"over must be \(rank, size\) or a DeviceMesh, got int"),
         (lambda: shard(torch.arange(8), (0, 2), "zigzag"), "scheme must be 'contiguous', .* got 'zigzag'"),
         (lambda: shard(torch.arange(8), (0, 2), "per-document"), "cu_seqlens belongs to scheme='per-document'"),
