@@ -25,6 +25,8 @@ SPEAKS = re.compile("rotary|rope", re.IGNORECASE)  # of rotations, in the file o
 CLASSES: dict[str, dict[str, object]] = {
     "AceStepTransformer1DModel": {"encoder_hidden_size": 2048},
     "CogView4Transformer2DModel": {"attention_head_dim": 128, "num_attention_heads": 32},
+    "CogVideoXTransformer3DModel": {"use_rotary_positional_embeddings": True},
+    "ConsisIDTransformer3DModel": {"use_rotary_positional_embeddings": True},
     "CosmosTransformer3DModel": {"concat_padding_mask": False},
     "EasyAnimateTransformer3DModel": {"in_channels": 16, "out_channels": 16, "patch_size": 2},
     "HiDreamImageTransformer2DModel": {
@@ -33,7 +35,7 @@ CLASSES: dict[str, dict[str, object]] = {
     },
     "HunyuanDiT2DModel": {"in_channels": 4, "patch_size": 2},
     "HunyuanVideoFramepackTransformer3DModel": {"has_image_proj": True, "has_clean_x_embedder": True},
-    "LuminaNextDiT2DModel": {"num_attention_heads": 24},
+    "LuminaNextDiT2DModel": {"num_attention_heads": 24, "num_kv_heads": 24},
     "OmniGenTransformer2DModel": {"rope_scaling": {"short_factor": [1.0] * 48, "long_factor": [1.0] * 48}},
     "PRXTransformer2DModel": {"axes_dim": [32, 32]},
 }  # fmt: skip

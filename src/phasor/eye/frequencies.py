@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .grid import by_axes, grids, wrapped
+from .linear import KEEPS_NUMBERS
 from .operator import Operator
 from .tape import Tape, upstream
 
@@ -59,7 +60,7 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
     after = next((i for i, none in enumerate(reversed(still)) if not none), tokens)
     constants = [i for o in seen.operations for i in o.inputs if i not in tape.data]
     known = [i for i in upstream(tape, constants) if i not in tape.data and tape.values[i].numel() <= MOST]
-    numbers = _before_tables(tape, known)
+    numbers = _before_tables(tape, known, constants)
     found: Frequencies | None = None
     for first in range(min(before, 8) + 1):
         for last in range(min(after, 2) + 1):
@@ -122,9 +123,17 @@ def _by_other_count(
     return None
 
 
-def _before_tables(tape: Tape, known: list[int]) -> list[int]:
-    """Those values that no cosine or sine has gone into: where tokens stand is said before."""
-    tables = set[int]()
+def _before_tables(tape: Tape, known: list[int], factors: list[int]) -> list[int]:
+    """Those values that no cosine or sine has gone into: where tokens stand is said before.
+
+    What the data is multiplied by, and what only moved becomes that, is one: a table that came with the call.
+    """
+    tables, pending = set[int](), [i for i in factors if tape.is_float(i)]
+    while pending:
+        tables.add(number := pending.pop())
+        maker = tape.maker(number)
+        if maker is not None and maker.name in KEEPS_NUMBERS:
+            pending += [i for i in maker.inputs if tape.is_float(i) and i not in tables]
     for number in sorted(known):
         maker = tape.maker(number)
         if maker is not None and (maker.name in TABLES or tables.intersection(maker.inputs)):

@@ -114,7 +114,8 @@ class _Watching:
     def __post_init__(self) -> None:
         config = getattr(self.model, "config", None)
         told = getattr(config, "to_dict", None)
-        self.numbers: dict[str, Any] = told() if callable(told) else {}
+        own = config if isinstance(config, Mapping) else {}  # of diffusers
+        self.numbers: dict[str, Any] = told() if callable(told) else dict(own)
         self.modules = {site.where for site in self.sites}
         self.lengths: dict[int, Look] = {}
         self.axes: tuple[int, Look] | None = None
@@ -227,6 +228,9 @@ class _Watching:
         seen: dict[int, Sighting | None] = {}
         for site in group:
             index = site.layers[1]
+            if _beside_others(site):
+                self.facts.append(Fact("queries alone", f"{site.where}: q turns, and keys of other tokens do not"))
+                continue
             one = self._site(site)
             if isinstance(one, str):
                 self.missing.append(f"{site.where}: {one}")
@@ -416,6 +420,14 @@ def _uncounted(site: Site, given: torch.Tensor | None) -> str:
     if (steps == steps[:1]).all() and (0 < steps[0] <= 1 or (steps[0] > 0 and told)):
         return ""
     return f"its tokens are numbered {[round(x, 6) for x in found.coordinates[0].tolist()]}, not one after the other"
+
+
+def _beside_others(site: Site) -> bool:
+    """Whether queries turn beside keys that come from elsewhere, and do not: a picture's beside words."""
+    if site.k.turns or site.k.seen.missing or not site.q.turns:
+        return False
+    q, k = (site.q.tape.values[i].shape for i in (site.attention.q, site.attention.k))
+    return bool(q[-2] != k[-1 if site.attention.keys_transposed else -2])
 
 
 def _axes(site: Site) -> int:
