@@ -23,6 +23,7 @@ MOST_AXES = 4
 MOST_COLUMNS = 64
 CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
 ROUNDING = 2.0**-19  # of an angle: its float32 product and the tables' own roundings
+SLOW = 0.01  # of an angle: slow pairs would follow any axis within roundings of fast ones
 FARTHEST = 0.05  # radians: chance does not bring all tokens so near
 
 
@@ -201,7 +202,8 @@ def _explained(
         values = _slopes(angles[..., live], column[live])
         away = wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
         size = values.abs().amax(0) * column.abs().max()
-        fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
+        allowed = (SLOW * size).clamp(max=CLOSE) + ROUNDING * size
+        fits.append((values, away <= allowed.clamp(max=FARTHEST)))
         if fits[-1][1].all():
             return values.expand(heads, -1), (0,) * pairs, (column,)
     left = torch.ones(pairs, dtype=torch.bool)
@@ -240,7 +242,9 @@ def _slopes(angles: Tensor, column: Tensor) -> Tensor:
     slope = wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
     zero = (column == 0).nonzero().flatten()
     start = int(zero[0]) if len(zero) else a
-    for other in (column - column[start]).abs().argsort().tolist():
+    apart = torch.cat((torch.ones(1, dtype=torch.bool), steps != math.inf))  # one token for each coordinate
+    each = order[apart]
+    for other in each[(column[each] - column[start]).abs().argsort()].tolist():
         far = column[other] - column[start]
         if far != 0:
             rest = wrapped(angles[..., other] - angles[..., start] - slope * far)
