@@ -7,6 +7,7 @@ of an argument, each is tried; how wide it is, the layers say that take it (`fit
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,15 @@ from .pictures import LAYERS
 
 GRID, TEXT, SOUND = (2, 3, 5), 4, 7  # frames, rows and columns; words; hops
 WIDTH, STATES = 11, 6  # of what no layer has asked for yet; of a text encoder whose layers are all given
-CHANNELS = ("audio_acoustic_hidden_dim", "in_channels", "in_visual_dim", "io_channels", "latent_channel", "latent_dim")
+CHANNELS = (
+    "audio_acoustic_hidden_dim",
+    "in_channels",
+    "in_visual_dim",
+    "io_channels",
+    "latent_channel",
+    "latent_dim",
+    "in_dim",
+)
 POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
 BESIDE = re.compile("_image$|^controlnet|^attention_mask")  # what is beside the picture that is made
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
@@ -40,6 +49,7 @@ FORMS: list[dict[str, Any]] = [
     {"more": "but pictures"},
     {"more": "all"},
     {"tables": 1},
+    {"x": "parts", "times": ("one",)},  # lists of what is put together, without a batch
 ]
 
 
@@ -106,7 +116,10 @@ class _Call:
         """The picture, clip or sound itself."""
         channels = next((int(size) for name in CHANNELS if (size := self.config.get(name))), WIDTH)
         frames, rows, columns = (n * size for n, size in zip(self.grid, self.patch, strict=True))
+        own = int(self.config.get("out_channels") or self.config.get("out_dim") or channels)
+        part = own if name == "hidden_states" else channels - own
         shape = {
+            "parts": (part, frames, rows, columns),
             "tokens": (self.places, channels), "patches": (self.places, channels, *self.patch),
             "clip": (channels, frames, rows, columns), "picture": (channels, rows, columns),
             "last": (frames, rows, columns, channels), "frames": (frames, channels, rows, columns),
@@ -134,7 +147,9 @@ class _Call:
             return int(value) if value.numel() == 1 else None
         as_list = re.match(r"(typing\.)?(optional\[)?list\[torch", kind) or kind == "<class 'list'>"
         count = sum(self.config[key] for key in self.config if LAYERS.search(key)) if "layers" in name else 1
-        return [value] * count if as_list and isinstance(value, Tensor) else value
+        if as_list and isinstance(value, Tensor):
+            return [value[0] if self.x == "parts" else value] * count
+        return value
 
     def from_pipeline(self) -> Any:
         """The tables that a pipeline would make; None where it makes none."""
@@ -182,6 +197,11 @@ class _Call:
             "indicator": torch.full((1, self.places), 2),  # Ideogram's mark of a token of the picture
         }  # fmt: skip
 
+    def cache(self) -> Any:
+        """An empty one of the module of the model, with a place for each layer."""
+        own = vars(sys.modules[type(self.model).__module__])
+        return next(make for name, make in own.items() if name.endswith("KVCache"))(1)
+
     def counted(self, name: str) -> Tensor:
         """The places of a part in one sequence of words, picture and sound."""
         parts = {"text": (0, TEXT), "audio|sound": (TEXT + self.places, SOUND), "frame|latents": (0, self.grid[0])}
@@ -198,6 +218,10 @@ class _Call:
 
 # What parts of names mean, for arguments that a model cannot do without; the first that fits.
 MEANT: dict[str, Callable[[_Call, str], Any]] = {
+    r"kv_cache_mode": lambda call, name: "extract",
+    r"kv_cache": lambda call, name: call.cache(),
+    r"^seq_len$": lambda call, name: torch.tensor(call.places),
+    r"grid_sizes": lambda call, name: torch.tensor([call.grid]),
     r"input_im": lambda call, name: {} if "sizes" in name else [],  # pictures beside the one that is made
     r"position_ids": lambda call, name: call.positions(),
     r"time.*ind|tags|segment": lambda call, name: torch.zeros_like(call.positions()[..., 0]),
