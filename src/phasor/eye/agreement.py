@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from .scale import logit_scale
-from .sites import Site
+from .sites import Side, Site
 from .spec import EVEN, Measured, NoSpec, measured
 
 STEPS = 1e-4  # relative: the step from token to token is a number of its own beyond this
@@ -46,6 +46,17 @@ def disagreement(site: Site) -> Disagreement | None:
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return Disagreement("positions", "keys turn by other positions than queries")
     return None
+
+
+def turns_as_rows_of(q: Side, k: Side) -> bool:
+    """Whether each token of one side turns as some token of the other: a picture's, whose frame stands at one place."""
+    if q.operator is None or k.operator is None:
+        return False
+    mine = q.operator.of_pairs(k.operator.pairs, k.operator.inputs)
+    theirs = torch.complex(k.operator.cos, k.operator.sin)
+    if mine is None or any(bool((one != one[:1]).any()) for one in (mine, theirs)):
+        return False
+    return all(bool((theirs[0].T == token).all(1).any()) for token in mine[0].T)
 
 
 def _steps(q: Measured, k: Measured) -> float:

@@ -68,7 +68,16 @@ def _without_softmax(tape: Tape, weights: set[int], known: set[Operation]) -> li
         q, k = operation.inputs[-2:]
         if not {q, k} <= tape.data or {q, k} & weights:
             continue
-        state, v = _product_above(tape, k), None
+        summed, state, v = _product_above(tape, q), _product_above(tape, k), None
+        if summed is not None and state is None and summed.inputs[-2] not in weights:
+            # [channels, tokens] of the values times [tokens, channels] of the keys, then [channels, tokens] of q
+            found.append(
+                Attention(
+                    k, summed.inputs[-1], None, None, operation.module, operation.index,
+                    queries_transposed=True, how="a product",
+                )
+            )  # fmt: skip
+            continue
         if state is not None and state.inputs[-2] not in weights:
             k, v = state.inputs[-2:]  # [channels, tokens] of the keys times [tokens, channels] of the values
         found.append(

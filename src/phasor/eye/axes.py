@@ -38,11 +38,10 @@ def schemes(axis_of_pair: Sequence[int], values: Sequence[float], count: int) ->
 
 def _own_rungs(axis: tuple[int, ...], values: Sequence[float]) -> tuple[tuple[int, int], ...]:
     """A ladder for each axis, which its pairs climb in the order of their frequencies, the fastest first."""
-    rungs: dict[int, tuple[int, int]] = {}
-    for a in set(axis):
-        mine = sorted((p for p, other in enumerate(axis) if other == a), key=lambda p: -abs(values[p]))
-        rungs.update({p: (i, len(mine)) for i, p in enumerate(mine)})
-    return tuple(rungs[p] for p in range(len(axis)))
+    ladders = {
+        a: sorted({abs(v) for v, other in zip(values, axis, strict=True) if other == a})[::-1] for a in set(axis)
+    }
+    return tuple((ladders[a].index(abs(v)), len(ladders[a])) for v, a in zip(values, axis, strict=True))
 
 
 def _shared_rungs(values: Sequence[float]) -> tuple[tuple[int, int], ...]:

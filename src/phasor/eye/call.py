@@ -19,7 +19,9 @@ from .attention import attentions
 from .tape import Tape, record
 
 # Tensors of these names say where tokens stand, or how many there are, not what they are.
-NO_CONTENTS = re.compile(r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens|rope|rotary|(img|txt)_ids")
+NO_CONTENTS = re.compile(
+    r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens|rope|rotary|ind(ic|ex)es|lens$|(img|txt)_ids"
+)
 POSITIONS = re.compile(r"^(position_ids|positions?|pos_ids|pos|input_pos|input_positions)$")
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .grid import by_axes, grids, wrapped
+from .linear import KEEPS_NUMBERS
 from .operator import Operator
 from .tape import Tape, upstream
 
@@ -22,6 +23,7 @@ MOST_AXES = 4
 MOST_COLUMNS = 64
 CLOSE = 3e-5  # radians: roundings of float32 tables at the first positions
 ROUNDING = 2.0**-19  # of an angle: its float32 product and the tables' own roundings
+SLOW = 0.01  # of an angle: slow pairs would follow any axis within roundings of fast ones
 FARTHEST = 0.05  # radians: chance does not bring all tokens so near
 
 
@@ -59,7 +61,7 @@ def frequencies(tape: Tape, seen: Operator) -> Frequencies:
     after = next((i for i, none in enumerate(reversed(still)) if not none), tokens)
     constants = [i for o in seen.operations for i in o.inputs if i not in tape.data]
     known = [i for i in upstream(tape, constants) if i not in tape.data and tape.values[i].numel() <= MOST]
-    numbers = _before_tables(tape, known)
+    numbers = _before_tables(tape, known, constants)
     found: Frequencies | None = None
     for first in range(min(before, 8) + 1):
         for last in range(min(after, 2) + 1):
@@ -122,9 +124,17 @@ def _by_other_count(
     return None
 
 
-def _before_tables(tape: Tape, known: list[int]) -> list[int]:
-    """Those values that no cosine or sine has gone into: where tokens stand is said before."""
-    tables = set[int]()
+def _before_tables(tape: Tape, known: list[int], factors: list[int]) -> list[int]:
+    """Those values that no cosine or sine has gone into: where tokens stand is said before.
+
+    What the data is multiplied by, and what only moved becomes that, is one: a table that came with the call.
+    """
+    tables, pending = set[int](), [i for i in factors if tape.is_float(i)]
+    while pending:
+        tables.add(number := pending.pop())
+        maker = tape.maker(number)
+        if maker is not None and maker.name in KEEPS_NUMBERS:
+            pending += [i for i in maker.inputs if tape.is_float(i) and i not in tables]
     for number in sorted(known):
         maker = tape.maker(number)
         if maker is not None and (maker.name in TABLES or tables.intersection(maker.inputs)):
@@ -192,7 +202,8 @@ def _explained(
         values = _slopes(angles[..., live], column[live])
         away = wrapped(angles - values[..., None] * column)[..., live].abs().amax((0, 2))
         size = values.abs().amax(0) * column.abs().max()
-        fits.append((values, away <= (CLOSE + ROUNDING * size).clamp(max=FARTHEST)))
+        allowed = (SLOW * size).clamp(max=CLOSE) + ROUNDING * size
+        fits.append((values, away <= allowed.clamp(max=FARTHEST)))
         if fits[-1][1].all():
             return values.expand(heads, -1), (0,) * pairs, (column,)
     left = torch.ones(pairs, dtype=torch.bool)
@@ -231,7 +242,9 @@ def _slopes(angles: Tensor, column: Tensor) -> Tensor:
     slope = wrapped(angles[..., b] - angles[..., a]) / (column[b] - column[a])
     zero = (column == 0).nonzero().flatten()
     start = int(zero[0]) if len(zero) else a
-    for other in (column - column[start]).abs().argsort().tolist():
+    apart = torch.cat((torch.ones(1, dtype=torch.bool), steps != math.inf))  # one token for each coordinate
+    each = order[apart]
+    for other in each[(column[each] - column[start]).abs().argsort()].tolist():
         far = column[other] - column[start]
         if far != 0:
             rest = wrapped(angles[..., other] - angles[..., start] - slope * far)

@@ -15,7 +15,7 @@ from .operator import Operator
 from .tape import Tape
 
 CLOSE = 0.02  # radians: tables in half precision, and fast pairs in float32
-STILL = 1e-6  # radians per step
+STILL = 1e-9  # radians per step
 LEAST = 1e-3  # of a pair's step along its own axis: less is rounding
 WHOLE = 1e-4  # of a coordinate: nearer to a whole number it is one
 MOST_TRIED = 8  # pairs that may say where tokens stand
@@ -52,7 +52,15 @@ def grids(tape: Tape, seen: Operator) -> tuple[Grid, ...]:
 
     Parts that stand still, or that are no grid, are left out.
     """
-    angles, best = seen.angles, tuple[Grid, ...]()
+    angles = seen.angles
+    key = (angles.shape, angles.numpy().tobytes())
+    if key not in tape.grids:
+        tape.grids[key] = _grids(tape, angles)
+    return tape.grids[key]
+
+
+def _grids(tape: Tape, angles: Tensor) -> tuple[Grid, ...]:
+    best: tuple[Grid, ...] = ()
     moving = angles.abs().amax((0, 1)) > STILL
     ways = list(_parts(tape, angles.shape[-1]))
     for look in (_grid, _two):
@@ -144,7 +152,8 @@ def _line(line: Tensor) -> tuple[Tensor, Tensor] | None:
     steps = wrapped(line.diff())
     size = steps.abs().amax(1)
     even = torch.arange(line.shape[1], dtype=torch.float64)
-    moving = [p for p in size.argsort().tolist() if size[p] > STILL]
+    order = size.argsort()
+    moving = order[size[order] > STILL].tolist()
     for slow in (steps[p] for p in moving[:MOST_TRIED]):
         if bool((slow * slow[0] > 0).all()):
             at = torch.cat((even[:1], slow.cumsum(0))) / slow.mean()
@@ -168,36 +177,39 @@ def by_axes(angles: Tensor, found: Sequence[Grid]) -> tuple[Tensor, tuple[int, .
     """Frequencies ``[heads, pairs]``, the axis of each pair, and the coordinates of all tokens along each axis.
 
     A coordinate is counted so that the first pair of a ladder turns by 1 radian per unit, as rotary frequencies start;
-    where there is no ladder, in mean steps of the grid. None where heads differ, or pairs turn by several axes at once.
+    where there is no ladder, in mean steps of the grid. None where heads differ, or no coordinate turns pairs that move
+    along the same axes.
     """
     if not found or not torch.equal(angles, angles[:1].expand_as(angles)):
         return None
     axis, values = torch.full(angles.shape[1:2], -1), torch.zeros(angles.shape[1], dtype=torch.float64)
-    coordinates: list[Tensor] = []
+    parts: list[tuple[Tensor, Tensor]] = []  # pairs of each axis, and radians per mean step of its grid
     for grid in sorted(found, key=lambda one: -len(one.shape)):  # text moves along all axes of a picture at once
-        free = axis < 0
-        moves = grid.moves[0] & free[:, None]
-        if bool((moves.sum(1) > 1).any()):
-            return None
-        for a in range(len(grid.shape)):
-            mine = moves[:, a].nonzero().flatten()
-            if not len(mine):
-                continue
-            steps = unwrapped(grid.steps[0, mine, a])
-            slow, unit = int(steps.abs().argmin()), float(steps[0].abs()) if _is_ladder(steps) else 1.0
-            at = angles[0, mine[slow]] / steps[slow] * unit
-            whole = at.round()
-            at = whole if bool(((at - whole).abs() <= WHOLE * whole.abs().clamp(min=1)).all()) else at
-            axis[mine], values[mine] = len(coordinates), _through(angles[0, mine], steps / unit, at)
-            coordinates.append(at)
+        moves = grid.moves[0] & (axis < 0)[:, None]
+        several = moves[moves.any(1)].unique(dim=0)  # blocks of tokens share an axis
+        for along in sorted(several, key=lambda m: int(m.nonzero()[-1])):
+            mine = (moves == along).all(1).nonzero().flatten()
+            axis[mine] = len(parts)
+            parts.append((mine, unwrapped(grid.steps[0, mine, int(along.nonzero()[-1])])))
+            values[mine] = parts[-1][1]
     if bool((axis < 0).any()):
         return None
+    whole_ladder, coordinates = values.clone(), list[Tensor]()
+    shared = len(parts) > 1 and len(values) > 2 and _is_ladder(whole_ladder)  # by all axes
+    for mine, steps in parts:
+        ladder = whole_ladder if shared else steps
+        slow, unit = int(steps.abs().argmin()), float(ladder[0].abs()) if _is_ladder(ladder) else 1.0
+        at = angles[0, mine[slow]] / steps[slow] * unit
+        whole = at.round()
+        at = whole if bool(((at - whole).abs() <= WHOLE * whole.abs().clamp(min=1)).all()) else at
+        values[mine] = _through(angles[0, mine], steps / unit, at)
+        coordinates.append(at)
     away = wrapped(angles[0] - values[:, None] * torch.stack(coordinates)[axis])
     if float(away.abs().max()) > CLOSE:
         return None
-    first = [axis.tolist().index(a) for a in range(len(coordinates))]
+    firsts = [axis.tolist().index(a) for a in range(len(coordinates))]
     block = max(len(grid.shape) for grid in found)  # the axes of a picture keep their order, whichever pair is first
-    order = sorted(range(len(first)), key=lambda a: min(first[:block]) if a < block else first[a])
+    order = sorted(range(len(firsts)), key=lambda a: min(firsts[:block]) if a < block else firsts[a])
     return values.expand(len(angles), -1), tuple(order.index(a) for a in axis), tuple(coordinates[a] for a in order)
 
 

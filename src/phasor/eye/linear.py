@@ -27,6 +27,7 @@ MOVES = {
     "clone", "_to_copy", "alias", "detach", "split", "split_with_sizes", "chunk", "unbind", "contiguous", "unfold",
     "view_as_real", "view_as_complex", "squeeze_", "unsqueeze_",
 }  # fmt: skip
+KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "constant_pad_nd", "neg", "index"}
 MOST_OPERATIONS = 240  # of one stretch
 FAR = (2.0**40, 2.0**-40)  # what cuts off values is linear between its bounds; powers of two change no rounding
 

@@ -13,7 +13,7 @@ from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
 from ..rotary.temperature import Temperature
 from ..support.errors import first_line
-from .agreement import disagreement
+from .agreement import disagreement, turns_as_rows_of
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import (
@@ -114,7 +114,8 @@ class _Watching:
     def __post_init__(self) -> None:
         config = getattr(self.model, "config", None)
         told = getattr(config, "to_dict", None)
-        self.numbers: dict[str, Any] = told() if callable(told) else {}
+        own = config if isinstance(config, Mapping) else {}  # of diffusers
+        self.numbers: dict[str, Any] = told() if callable(told) else dict(own)
         self.modules = {site.where for site in self.sites}
         self.lengths: dict[int, Look] = {}
         self.axes: tuple[int, Look] | None = None
@@ -159,7 +160,7 @@ class _Watching:
             return False
         if any(side.seen.missing == BY_A_MATRIX for site in self.sites for side in site.sides):
             return False
-        counts = {tape.values[site.attention.q].shape[-2] for site in self.sites}
+        counts = {site.tokens[0] for site in self.sites}
         if 1 in counts:
             return False
         if angles_of_data(tape) or any(
@@ -227,12 +228,17 @@ class _Watching:
         seen: dict[int, Sighting | None] = {}
         for site in group:
             index = site.layers[1]
+            if _beside_others(site):
+                self.facts.append(Fact("queries alone", f"{site.where}: q turns, and keys of other tokens do not"))
+                continue
             one = self._site(site)
             if isinstance(one, str):
                 self.missing.append(f"{site.where}: {one}")
+                if site.attention.v is None and any(s.turning and s.where == site.where for s in group):
+                    continue  # what chooses blocks of tokens for the attention that turns
                 return None
             known = seen.get(index)
-            if one is not None and known is not None and known.spec != one.spec:
+            if one is not None and known is not None and (one := _of_more_axes(known, one)) is None:
                 self.missing.append(f"{site.where}: it rotates otherwise than another attention of its layer")
                 return None
             seen[index] = one if one is not None else known
@@ -330,9 +336,11 @@ class _Watching:
         if site.q.turns != site.k.turns:
             turning, other = (site.q, site.k) if site.q.turns else (site.k, site.q)
             return f"{turning.name} turns and {other.name} does not{f' ({why})' if (why := other.seen.missing) else ''}"
-        if (apart := disagreement(site)) is not None:
-            return apart.says
         side = site.q if site.q.turns else site.v
+        if isinstance(site.q.frequencies, str) and turns_as_rows_of(site.q, site.k):
+            side = site.k
+        elif (apart := disagreement(site)) is not None:
+            return apart.says
         operator = side.operator
         assert operator is not None
         key = (operator.pairs, operator.inputs, operator.factor, operator.cos.numpy().tobytes())
@@ -416,6 +424,22 @@ def _uncounted(site: Site, given: torch.Tensor | None) -> str:
     if (steps == steps[:1]).all() and (0 < steps[0] <= 1 or (steps[0] > 0 and told)):
         return ""
     return f"its tokens are numbered {[round(x, 6) for x in found.coordinates[0].tolist()]}, not one after the other"
+
+
+def _beside_others(site: Site) -> bool:
+    """Whether queries turn beside keys that come from elsewhere, and do not: a picture's beside words."""
+    queries, keys = site.tokens
+    return site.q.turns and not site.k.turns and not site.k.seen.missing and queries != keys
+
+
+def _of_more_axes(one: Sighting, other: Sighting) -> Sighting | None:
+    """That of more axes, where both turn each pair alike: words, whose coordinates are alike; None where they do not."""
+    few, many = sorted((one, other), key=lambda s: s.spec.axes.count)
+    mine, theirs = (s.spec.inv_freq() for s in (few, many))
+    same = (few.spec.layout, few.spec.reverse) == (many.spec.layout, many.spec.reverse)
+    if few.spec == many.spec or (few.spec.axes.count == 1 and same and torch.allclose(mine, theirs, rtol=EVEN, atol=0)):
+        return many
+    return None
 
 
 def _axes(site: Site) -> int:

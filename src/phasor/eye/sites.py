@@ -112,6 +112,13 @@ class Site:
         return 1 if operator is None else int(operator.cos.shape[0])
 
     @property
+    def tokens(self) -> tuple[int, int]:
+        """Of the queries and of the keys."""
+        seen, tape = self.attention, self.q.tape
+        q, k = tape.values[seen.q].shape, tape.values[seen.k].shape
+        return q[-1 if seen.queries_transposed else -2], k[-1 if seen.keys_transposed else -2]
+
+    @property
     def layers(self) -> tuple[str, int]:
         """The list of modules that it stands in, and its number there: ``("model.layers", 3)``."""
         found = re.match(r"(?:(.*?)\.)?(\d+)(?:\.|$)", self.where)
@@ -158,7 +165,7 @@ def _values(eye: Eye, attention: Attention) -> Seen:
 
 
 def _queries(eye: Eye, attention: Attention) -> Seen:
-    seen, tape = _seen(eye, attention.q, False), eye.tape
+    seen, tape = _seen(eye, attention.q, attention.queries_transposed), eye.tape
     if not seen.turns or seen.operator is None:
         return seen
     keys = tape.values[attention.k].shape[-1 if attention.keys_transposed else -2]

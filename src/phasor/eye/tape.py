@@ -71,7 +71,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Attention:
-    """A product of queries and keys: numbers of values. ``keys_transposed``: ``[..., channels, tokens]``.
+    """A product of queries and keys: numbers of values. ``keys_transposed``, ``queries_transposed``: ``[..., channels,
+    tokens]``.
 
     ``scale``: what multiplies the product, where the call says it; ``softmax``: the value that its softmax is given.
     ``at``: the operation after which its output is there.
@@ -84,6 +85,7 @@ class Attention:
     module: str
     at: int
     keys_transposed: bool = False
+    queries_transposed: bool = False
     scale: float | None = None
     how: str = "scaled dot product"
     softmax: int | None = None
@@ -95,6 +97,7 @@ class Tape:
 
     ``weights``: those that are parameters. ``inside_attention``: operations from, to, of fused calls taken apart.
     ``raised``: what ended the call. ``ids``: the newest number of each tensor by its id, of those that still live.
+    ``grids``: those that its angles were found to stand on.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -106,6 +109,7 @@ class Tape:
     raised: Exception | None = None
     inside_attention: list[tuple[int, int]] = field(default_factory=list)
     ids: dict[int, int] = field(default_factory=dict)
+    grids: dict[Any, Any] = field(default_factory=dict)
 
     def maker(self, number: int) -> Operation | None:
         return self.makers[number]

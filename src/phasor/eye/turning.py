@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .likeness import as_in
-from .linear import MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, replay, single_sources, walk
+from .linear import KEEPS_NUMBERS, MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, replay, single_sources, walk
 from .operator import (
     MOST_ENTRIES,
     TWO_ANGLES,
@@ -29,7 +29,6 @@ DEEPEST = 3  # norms, one behind the other, that are stepped over
 LONGER, NEARLY = 4.0, 0.02  # what a norm makes of vectors so much longer, but for its epsilon
 MOST_NEW = 4_000_000  # entries of matrices, of what is not as something that was seen before
 MOST_ELEMENTS = 1_000_000  # of a value that is looked at
-KEEPS_NUMBERS = MOVES | {"cat", "stack", "copy_", "where", "masked_fill", "constant_pad_nd", "neg", "index"}
 
 
 @dataclass(frozen=True)

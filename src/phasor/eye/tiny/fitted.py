@@ -14,7 +14,10 @@ from ...support.preserve_state import hooked
 from .inputs import Inputs, run
 
 MOST = 24  # widths that are changed one after the other
-MET = re.compile(r"tensor a \((\d+)\) must match .* tensor b \((\d+)\) at non-singleton dimension (\d+)")
+MET = re.compile(
+    r"tensor a \((?P<a>\d+)\) must match .* tensor b \((?P<b>\d+)\) at non-singleton dimension (?P<axis>\d+)"
+    r"|must match except in dimension (?P<other>\d+)\. Expected size (?P<c>\d+) but got size (?P<d>\d+)"
+)
 LARGEST = 1_000_000  # numbers of one argument
 
 
@@ -87,10 +90,12 @@ def _as_met(given: Mapping[str, Any], said: str) -> Inputs | None:
     """The arguments with one as wide as what an operation put beside it."""
     if (found := MET.search(said)) is None:
         return None
-    for has, wants in (found.group(1, 2), found.group(2, 1)):
+    one, other = (found[a] or found[b] for a, b in ("ac", "bd"))
+    least = int(found["axis"] or found["other"])
+    for has, wants in ((one, other), (other, one)):
         for name, value in given.items():
             content = _content(value)
-            if content is not None and content.ndim > int(found[3]) and content.shape[-1] == int(has):
+            if content is not None and content.ndim > least and content.shape[-1] == int(has):
                 return {**given, name: noise(name, *content.shape[:-1], int(wants), dtype=content.dtype)}
     return None
 

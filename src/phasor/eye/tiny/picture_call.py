@@ -7,7 +7,9 @@ of an argument, each is tried; how wide it is, the layers say that take it (`fit
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,12 +20,22 @@ from torch import Tensor, nn
 from .fitted import UnfitError, fitted, noise
 from .inputs import Inputs
 from .model import one_line
+from .picture_tables import TABLES, makers
 from .pictures import LAYERS
 
 GRID, TEXT, SOUND = (2, 3, 5), 4, 7  # frames, rows and columns; words; hops
 WIDTH, STATES = 11, 6  # of what no layer has asked for yet; of a text encoder whose layers are all given
-CHANNELS = ("audio_acoustic_hidden_dim", "in_channels", "in_visual_dim", "io_channels", "latent_channel", "latent_dim")
+CHANNELS = (
+    "audio_acoustic_hidden_dim",
+    "in_channels",
+    "in_visual_dim",
+    "io_channels",
+    "latent_channel",
+    "latent_dim",
+    "in_dim",
+)
 POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
+BESIDE = re.compile("_image$|^controlnet|^attention_mask")  # what is beside the picture that is made
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
 FORMS: list[dict[str, Any]] = [
     *({"x": x} for x in ("clip", "picture", "last", "sound", "wave", "tokens", "patches")),
@@ -36,6 +48,8 @@ FORMS: list[dict[str, Any]] = [
     *({"ids": ids} for ids in (1, 2, 3, 4)),
     {"more": "but pictures"},
     {"more": "all"},
+    {"tables": 1},
+    {"x": "parts", "times": ("one",)},  # lists of what is put together, without a batch
 ]
 
 
@@ -47,7 +61,7 @@ def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> Inputs:
     takes = inspect.signature(model.forward).parameters
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     as_tokens = takes.keys() & {"img_ids", "img_shapes", "num_frames", "position_ids"}
-    best = _Call(config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture")
+    best = _Call(model, config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture")
     farthest = UnfitError(ValueError(f"none are known for {', '.join(takes)}"), -1)
     for form in 2 * [{}, *FORMS]:
         call = replace(best, **form)
@@ -61,8 +75,12 @@ def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> Inputs:
 
 @dataclass(frozen=True)
 class _Call:
-    """One form of each argument. ``x``: of the picture; ``ids``: of positions; ``more``: what may be left out, too."""
+    """One form of each argument. ``x``: of the picture; ``ids``: of positions; ``more``: what may be left out, too.
 
+    ``tables``: of which function that pipelines call.
+    """
+
+    model: nn.Module
     config: Mapping[str, Any]
     dtype: torch.dtype
     x: str
@@ -71,6 +89,7 @@ class _Call:
     grid: tuple[int, int, int] = GRID
     ids: int = 0
     more: str = ""
+    tables: int = 0
 
     def noise(self, name: str, *shape: int) -> Tensor:
         return noise(name, *shape, dtype=self.dtype)
@@ -97,7 +116,10 @@ class _Call:
         """The picture, clip or sound itself."""
         channels = next((int(size) for name in CHANNELS if (size := self.config.get(name))), WIDTH)
         frames, rows, columns = (n * size for n, size in zip(self.grid, self.patch, strict=True))
+        own = int(self.config.get("out_channels") or self.config.get("out_dim") or channels)
+        part = own if name == "hidden_states" else channels - own
         shape = {
+            "parts": (part, frames, rows, columns),
             "tokens": (self.places, channels), "patches": (self.places, channels, *self.patch),
             "clip": (channels, frames, rows, columns), "picture": (channels, rows, columns),
             "last": (frames, rows, columns, channels), "frames": (frames, channels, rows, columns),
@@ -112,7 +134,10 @@ class _Call:
     def argument(self, parameter: inspect.Parameter) -> Any:
         """The value for a parameter; None where it is left out."""
         name, kind = parameter.name, str(parameter.annotation).lower()
-        more = self.more and re.search("tensor|list", kind) and not (self.more != "all" and name.endswith("_image"))
+        if name in TABLES:
+            return self.from_pipeline()
+        may = re.search("tensor|list", kind) or ("empty" in kind and parameter.default is None)
+        more = self.more and may and not (self.more != "all" and BESIDE.search(name))
         left_out = not (more or name in self.named or parameter.default is parameter.empty)
         if left_out or parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
             return None
@@ -122,7 +147,18 @@ class _Call:
             return int(value) if value.numel() == 1 else None
         as_list = re.match(r"(typing\.)?(optional\[)?list\[torch", kind) or kind == "<class 'list'>"
         count = sum(self.config[key] for key in self.config if LAYERS.search(key)) if "layers" in name else 1
-        return [value] * count if as_list and isinstance(value, Tensor) else value
+        if as_list and isinstance(value, Tensor):
+            return [value[0] if self.x == "parts" else value] * count
+        return value
+
+    def from_pipeline(self) -> Any:
+        """The tables that a pipeline would make; None where it makes none."""
+        axes, tokens = {"sound": (1, SOUND), "wave": (1, 2 * SOUND), "picture": (2, 0)}.get(self.x, (3, 0))
+        before = 1 if self.config.get("global_states_input_dim") else 0
+        made = makers(self.model, self.config, self.grid, before + tokens).get(axes, [])
+        with suppress(Exception):  # a function refuses what it is not made for as it likes
+            return made[self.tables]() if self.tables < len(made) else None
+        return None
 
     @property
     def cells(self) -> Tensor:
@@ -136,11 +172,12 @@ class _Call:
         count = len(config.get("axes_dims_rope") or (0, 0, 0))
         words = torch.zeros(TEXT, count)
         words[:, 3:] = torch.arange(TEXT)[:, None]  # an axis of text alone
-        text, size = self.noise("text", *self.text, WIDTH), torch.tensor([grid[1:]]).float()
+        text, other = (self.noise(name, *self.text, WIDTH) for name in ("text", "t5"))
+        size = torch.tensor([grid[1:]]).float()
         states, pooled = len(config.get("llama_layers") or [0]), self.noise("pooled", 1, WIDTH)
         return {
             "hidden_states": x, "x": [x[0]], "encoder_hidden_states": text,
-            "encoder_hidden_states_t5": text if config.get("text_embed_dim_t5", True) else None,
+            "encoder_hidden_states_t5": other if config.get("text_embed_dim_t5", True) else None,
             "encoder_hidden_states_llama3": self.noise("states", states, 1, TEXT, WIDTH), "cap_feats": [text[0]],
             "encoder_attention_mask": TRUE, "encoder_hidden_states_mask": TRUE,
             "timestep": self.time, "timesteps": one, "t": one / 2,
@@ -154,10 +191,16 @@ class _Call:
             "audio_num_frames": SOUND, "audio_timestep": torch.ones(1, SOUND),
             "visual_rope_pos": [torch.arange(n) for n in grid], "text_rope_pos": torch.arange(TEXT),
             "original_size": size, "target_size": size, "crop_coords": torch.zeros(1, 2),
+            "cross_attention_kwargs": {},
             "padding_mask": torch.zeros(1, 1, *x.shape[-2:]), "chunk_partition": [1] * grid[0],
             "additional_t_cond": torch.ones(1, dtype=torch.long) if config.get("use_additional_t_cond") else None,
             "indicator": torch.full((1, self.places), 2),  # Ideogram's mark of a token of the picture
         }  # fmt: skip
+
+    def cache(self) -> Any:
+        """An empty one of the module of the model, with a place for each layer."""
+        own = vars(sys.modules[type(self.model).__module__])
+        return next(make for name, make in own.items() if name.endswith("KVCache"))(1)
 
     def counted(self, name: str) -> Tensor:
         """The places of a part in one sequence of words, picture and sound."""
@@ -175,6 +218,10 @@ class _Call:
 
 # What parts of names mean, for arguments that a model cannot do without; the first that fits.
 MEANT: dict[str, Callable[[_Call, str], Any]] = {
+    r"kv_cache_mode": lambda call, name: "extract",
+    r"kv_cache": lambda call, name: call.cache(),
+    r"^seq_len$": lambda call, name: torch.tensor(call.places),
+    r"grid_sizes": lambda call, name: torch.tensor([call.grid]),
     r"input_im": lambda call, name: {} if "sizes" in name else [],  # pictures beside the one that is made
     r"position_ids": lambda call, name: call.positions(),
     r"time.*ind|tags|segment": lambda call, name: torch.zeros_like(call.positions()[..., 0]),
@@ -191,6 +238,8 @@ MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"global|pooled": lambda call, name: call.noise(name, 1, WIDTH),
     r"pose": lambda call, name: call.content(name, "clip")[:, :, 1:],
     r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.config["motion_encoder_size"]]),
+    r"style": lambda call, name: torch.zeros(1, dtype=torch.long),
+    r"meta_size": lambda call, name: torch.ones(1, 6),
     r"control.*_scale": lambda call, name: torch.ones(1),  # one for each layer that takes it
     r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
     r"latents": lambda call, name: call.content(name, call.x),

@@ -141,7 +141,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
 def _speaks_of_one(made: type) -> bool:
     """Whether a made-up call may have missed a rotation."""
     module = inspect.getmodule(made)
-    return module is not None and bool(re.search("rotary|rope", inspect.getsource(module), re.IGNORECASE))
+    return module is not None and bool(re.search("rotary|(?<![pu])rope", inspect.getsource(module), re.IGNORECASE))
 
 
 def _widths(data: Mapping[str, Any]) -> str:
