@@ -261,6 +261,22 @@ def _(model: Any) -> Planting:
     model.transformer.drop.register_forward_pre_hook(lambda module, args: (args[0] + rows.pop(),))
 
 
+@fault("GPT-2's positions doubled", "gpt2", "factor of the positions")
+def _(model: Any) -> Planting:
+    model.transformer.wpe.register_forward_hook(lambda module, args, result: 2 * result)
+
+
+@fault("OPT's positions longer in decoding", "opt", "factor of the positions, only in decoding")
+def _(model: Any) -> Planting:
+    table = model.get_decoder().embed_positions
+    table.register_forward_hook(lambda module, args, result: result * (1.5 if result.shape[-2] == 1 else 1))
+
+
+@fault("BERT's positions lost", "bert", "positions lost")
+def _(model: Any) -> Planting:
+    model.embeddings.position_embeddings.register_forward_hook(lambda module, args, result: 0 * result)
+
+
 @fault("two tokens share a position", "bert", "positions")
 def _(model: Any) -> Planting:
     looked_up(model.embeddings.position_embeddings, lambda rows: rows // 2)

@@ -527,7 +527,7 @@ KINDS: dict[str, Kind] = {
         "state of a longer call or only in some calls", lambda p: sticky(p, p.pick(24, 40, 64, 100))
     ),
     "under autocast": Kind("only under autocast", lambda p: when(p, lambda q, see: torch.is_autocast_enabled("cpu"))),
-    "in grad mode": Kind("only in grad mode", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
+    "in grad mode": Kind("only in training", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
     # positions
     "positions jump": Kind(
         "positions",
@@ -606,6 +606,9 @@ HIDDEN: dict[str, Kind] = {
     "frequencies negated": Kind("sign", lambda p: p.frequencies(torch.neg), stored),
     "tables in float16": Kind("half precision", lambda p: on_tables(p, *[rounded(torch.float16)] * 2)),
     "longer after a long call": Kind("state of a longer call", lambda p: sticky(p, 100, after(*[times(1.2)] * 2))),
+    "turned twice in training": Kind(
+        "rotated twice, only in training", lambda p: when(p, lambda q, see: p.model.training, wrong=twice)
+    ),
     "keys rounded in the cache": Kind("half precision, only in keys that were kept", keys_rounded),
 }
 

@@ -23,7 +23,7 @@ from .report import IN_CALLS, ROTATION, Check
 from .running import Running
 from .static import Planned, deviations, moved_by, rounded, scales_of
 from .watching import Watched
-from .ways import AND_ON, AUTOCAST, LATER, MOST, Called, Met, Turned
+from .ways import AND_ON, AUTOCAST, LATER, MOST, TRAINING, Called, Met, Turned
 
 Key = tuple[str, int, str]
 TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
@@ -394,10 +394,10 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     if len(cached) == len(found):
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
-    if names <= {LATER} or {LATER, AUTOCAST} <= names:  # the last ones, or all but the first one
+    if names <= {LATER} or {LATER, TRAINING} <= names:  # the last ones, or all but the first one
         return STATE
-    if all(one.way.autocast for one, _ in found):
-        return f"{cause}, only under autocast"
+    if len(names) == 1 and names & {AUTOCAST, TRAINING}:
+        return f"{cause}, only {names.pop()}"
     if all(one.way.last >= MOST for one, _ in found):
         return f"{cause}, only in long calls"
     rows = {row for _, why in found for row in why.rows}
