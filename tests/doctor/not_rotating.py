@@ -8,6 +8,7 @@ from unittest import mock
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicLayer
 from transformers.models.bloom import modeling_bloom
 from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.falcon import modeling_falcon
@@ -275,6 +276,17 @@ def _(model: Any) -> Planting:
 @fault("BERT's positions lost", "bert", "positions lost")
 def _(model: Any) -> Planting:
     model.embeddings.position_embeddings.register_forward_hook(lambda module, args, result: 0 * result)
+
+
+@fault("GPT-2's kept keys exchange their heads", "gpt2", "not cached = full")
+def _(model: Any) -> Planting:
+    update = DynamicLayer.update
+
+    def exchanged(self: Any, keys: Tensor, values: Tensor, *more: Any, **named: Any) -> Any:
+        kept, values = update(self, keys, values, *more, **named)
+        return kept if kept.shape == keys.shape else kept.flip(1), values
+
+    return mock.patch.object(DynamicLayer, "update", exchanged)
 
 
 @fault("two tokens share a position", "bert", "positions")

@@ -298,8 +298,7 @@ def train(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
         if isinstance(module, _NormBase):
             module.eval()
-        if "gradient_checkpointing" in vars(module):
-            module.gradient_checkpointing = False
+        vars(module).pop("gradient_checkpointing", None)  # of its class, it is off
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
