@@ -8,6 +8,7 @@ from unittest import mock
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicLayer
 from transformers.models.bloom import modeling_bloom
 from transformers.models.deberta_v2 import modeling_deberta_v2
 from transformers.models.falcon import modeling_falcon
@@ -259,6 +260,33 @@ def _(model: Any) -> Planting:
     rows: list[Tensor] = []
     model.transformer.wpe.register_forward_hook(lambda module, args, result: rows.append(result))
     model.transformer.drop.register_forward_pre_hook(lambda module, args: (args[0] + rows.pop(),))
+
+
+@fault("GPT-2's positions doubled", "gpt2", "factor of the positions")
+def _(model: Any) -> Planting:
+    model.transformer.wpe.register_forward_hook(lambda module, args, result: 2 * result)
+
+
+@fault("OPT's positions longer in decoding", "opt", "factor of the positions, only in decoding")
+def _(model: Any) -> Planting:
+    table = model.get_decoder().embed_positions
+    table.register_forward_hook(lambda module, args, result: result * (1.5 if result.shape[-2] == 1 else 1))
+
+
+@fault("BERT's positions lost", "bert", "positions lost")
+def _(model: Any) -> Planting:
+    model.embeddings.position_embeddings.register_forward_hook(lambda module, args, result: 0 * result)
+
+
+@fault("GPT-2's kept keys exchange their heads", "gpt2", "not cached = full")
+def _(model: Any) -> Planting:
+    update = DynamicLayer.update
+
+    def exchanged(self: Any, keys: Tensor, values: Tensor, *more: Any, **named: Any) -> Any:
+        kept, values = update(self, keys, values, *more, **named)
+        return kept if kept.shape == keys.shape else kept.flip(1), values
+
+    return mock.patch.object(DynamicLayer, "update", exchanged)
 
 
 @fault("two tokens share a position", "bert", "positions")

@@ -202,13 +202,13 @@ def keys_in_cache(p: Plant, n: int) -> None:
     p.turn(wrong, of_layer=True)
 
 
-def keys_rounded(p: Plant) -> None:
-    """What the cache holds is rounded before each call."""
+def kept_changed(p: Plant, change: Change) -> None:
+    """What the cache holds is changed before each call."""
 
     def wrong(turn: Turn, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, see: See) -> Any:
         if see.cached:
             held = see.cache.layers[see.layer]
-            held.keys = rounded(torch.bfloat16)(held.keys)
+            held.keys = change(held.keys)
         return turn(q, k, cos, sin)
 
     p.turn(wrong, of_layer=True)
@@ -527,7 +527,7 @@ KINDS: dict[str, Kind] = {
         "state of a longer call or only in some calls", lambda p: sticky(p, p.pick(24, 40, 64, 100))
     ),
     "under autocast": Kind("only under autocast", lambda p: when(p, lambda q, see: torch.is_autocast_enabled("cpu"))),
-    "in grad mode": Kind("only in grad mode", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
+    "in grad mode": Kind("only in training", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
     # positions
     "positions jump": Kind(
         "positions",
@@ -606,7 +606,18 @@ HIDDEN: dict[str, Kind] = {
     "frequencies negated": Kind("sign", lambda p: p.frequencies(torch.neg), stored),
     "tables in float16": Kind("half precision", lambda p: on_tables(p, *[rounded(torch.float16)] * 2)),
     "longer after a long call": Kind("state of a longer call", lambda p: sticky(p, 100, after(*[times(1.2)] * 2))),
-    "keys rounded in the cache": Kind("half precision, only in keys that were kept", keys_rounded),
+    "keys cut off": Kind("no rotation", lambda p: p.turn(after(same, lambda k: k.clamp(-1, 1)))),
+    "heads of keys in another order": Kind("heads exchanged of k", lambda p: p.turn(after(same, lambda k: k.flip(1)))),
+    "a kept key twice": Kind(
+        "no rotation, only in keys that were kept",
+        lambda p: kept_changed(p, lambda k: torch.where(index(k, 2) == 1, k.roll(1, 2), k)),
+    ),
+    "turned twice in training": Kind(
+        "rotated twice, only in training", lambda p: when(p, lambda q, see: p.model.training, wrong=twice)
+    ),
+    "keys rounded in the cache": Kind(
+        "half precision, only in keys that were kept", lambda p: kept_changed(p, rounded(torch.bfloat16))
+    ),
 }
 
 

@@ -35,11 +35,22 @@ class Added:
         return bool((squares - self.values.shape[-1] / 2).abs().max() < 1e-3 * self.values.shape[-1])
 
     @cached_property
-    def indices(self) -> Tensor | None:
-        """``[rows, tokens]``: which rows of the table they are; None where they are none."""
+    def factor(self) -> float:
+        """By which the rows of the table are multiplied, as the longest of them tells; 1 where they are none."""
         if self.table is None:
+            return 1.0
+        table, values = self.table.detach().double(), self.values.double().flatten(0, 1)
+        longest = values[values.norm(dim=-1).argmax()]
+        row = table[(torch.nn.functional.normalize(table, dim=-1) @ longest).abs().argmax()]
+        factor = float((longest @ row) / (row @ row).clamp(min=1e-30))
+        return factor if torch.allclose(factor * row, longest, rtol=1e-2, atol=1e-6) else 1.0
+
+    @cached_property
+    def indices(self) -> Tensor | None:
+        """``[rows, tokens]``: which rows of the table they are, but for the factor; None where they are none."""
+        if self.table is None or not self.factor:
             return None
-        table, values = self.table.detach().double(), self.values.double()
+        table, values = self.table.detach().double(), self.values.double() / self.factor
         nearest = torch.cdist(values.flatten(0, 1), table).argmin(-1)
         if not torch.allclose(table[nearest], values.flatten(0, 1), rtol=1e-2, atol=1e-6):
             return None

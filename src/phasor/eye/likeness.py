@@ -30,11 +30,11 @@ def as_in(others: Sequence[Operator], tape: Tape, cut: Cut, target: int, axes: A
     return None
 
 
-def _alike(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, int] | None:
-    """``[heads, tokens, firsts and seconds, inputs]``, and how many heads have inputs of their own."""
+def _alike(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor, int] | None:
+    """As `_of_group`, and how many heads have inputs of their own."""
     together = _of_group(other, y, xs)
     if together is not None:
-        return together, len(y)
+        return *together, len(y)
     for order in groups(len(y)):
         found = []
         for group in order:
@@ -43,13 +43,14 @@ def _alike(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, int] |
                 break
             found.append(one)
         if len(found) == len(order):
-            return torch.cat(found)[order.flatten().argsort()], order.shape[1]
+            whole, origin = (torch.cat(part)[order.flatten().argsort()] for part in zip(*found, strict=True))
+            return whole, origin, order.shape[1]
     return None
 
 
-def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> Tensor | None:
+def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:
     """``[heads, tokens, 2, inputs]``: by what each input is multiplied in the first and in the second member that it
-    goes to; None where it goes elsewhere.
+    goes to; and the first of them, ``[heads, 1, tokens]``. None where one goes elsewhere.
 
     One gradient for all first members, one for all second ones, and one of a mixture, which says if there is more.
     """
@@ -77,10 +78,11 @@ def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> Tensor | None:
     apart = first * mixture[firsts] + second * mixture[seconds] - values[2]
     if float(apart.abs().max()) > 1e-9 * float(values.abs().max()):
         return None
-    return torch.stack((first, second), 2)
+    inputs = used.nonzero().flatten()[owners.argsort(stable=True)].view(heads, tokens, -1)
+    return torch.stack((first, second), 2), inputs[..., 0][:, None]
 
 
-def _operator(other: Operator, whole: Tensor, own_heads: int, cut: Cut, target: int) -> Operator | None:
+def _operator(other: Operator, whole: Tensor, origin: Tensor, own_heads: int, cut: Cut, target: int) -> Operator | None:
     whole = torch.where(whole.abs() > NOTHING * whole.abs().max(), whole, 0.0)
     x, y = ([pair[i] for pair in other.inputs] for i in (0, 1))
     cos, sin = (whole[:, :, i][..., x].transpose(1, 2) for i in (0, 1))
@@ -101,6 +103,7 @@ def _operator(other: Operator, whole: Tensor, own_heads: int, cut: Cut, target: 
         passing=(*other.passing, *(c for c, _, _ in lost)),
         passing_inputs=(*other.passing_inputs, *(p for _, p, _ in lost)),
         passed=torch.cat((passed, *(values[:, None] for _, _, values in lost)), 1),
+        origin=origin,
         factor=cut.factor,
         trained=cut.trained,
         operations=cut.operations,

@@ -47,7 +47,7 @@ class Operator:
     passing, tokens]`` and come from ``passing_inputs``. ``zero``: channels that are always 0. ``second``: cos and sin
     of the second member of each pair where it turns by another angle, which is no rotation. ``factor``: the part of
     all factors that is a plain number in the code or, ``trained``, one weight for all. ``own_heads``: heads before they
-    are repeated for several queries.
+    are repeated for several queries. ``origin [heads, 1, tokens]``: the first element that each comes from; -1: none.
     """
 
     channels: int
@@ -59,6 +59,7 @@ class Operator:
     passing: tuple[int, ...]
     passing_inputs: tuple[int, ...]
     passed: Tensor
+    origin: Tensor
     zero: tuple[int, ...] = ()
     second: tuple[Tensor, Tensor] | None = None
     factor: float = 1.0
@@ -123,8 +124,8 @@ class Operator:
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Operator":
         """With every ``[heads, pairs, tokens]`` changed."""
         second = None if self.second is None else (change(self.second[0]), change(self.second[1]))
-        cos, sin, passed = change(self.cos), change(self.sin), change(self.passed)
-        return replace(self, cos=cos, sin=sin, passed=passed, second=second)
+        cos, sin, passed, origin = (change(t) for t in (self.cos, self.sin, self.passed, self.origin))
+        return replace(self, cos=cos, sin=sin, passed=passed, origin=origin, second=second)
 
     def of_pairs(self, pairs: Pairs, inputs: Pairs) -> Tensor | None:
         """``[heads, pairs, tokens]``: the complex number that multiplies each of ``pairs``, which come from ``inputs``.
@@ -166,6 +167,15 @@ class Operator:
         return self._each(lambda t: t[..., some])
 
     @cached_property
+    def exchanged(self) -> str:
+        """What of heads and tokens comes in another order than it was projected in; empty where neither does."""
+        heads, tokens = (self.origin[:, 0].diff(dim=axis) for axis in (0, 1))
+        known = self.origin[:, 0] >= 0
+        if bool(((tokens <= 0) & known[:, 1:] & known[:, :-1]).any()):
+            return "tokens"
+        return "heads" if bool(((heads < 0) & known[1:] & known[:-1]).any()) else ""
+
+    @cached_property
     def angles(self) -> Tensor:
         """float64 ``[heads, pairs, tokens]``, radians from -pi to pi."""
         sign = math.copysign(1.0, self.factor)
@@ -194,7 +204,16 @@ def joined(parts: Sequence[Operator]) -> Operator | None:
     both = torch.cat([t for t in turned if t is not None], -1)
     passed = [part.passed[:, [part.passing.index(c) for c in most.passing]] for part in parts]
     operations = tuple(o for part in parts for o in part.operations)
-    return replace(most, cos=both.real, sin=both.imag, passed=torch.cat(passed, -1), operations=operations)
+    starts = torch.tensor([0, *(int(part.origin.max()) + 1 for part in parts[:-1])]).cumsum(0)
+    behind = [torch.where(p.origin < 0, -1, p.origin + start) for p, start in zip(parts, starts, strict=True)]
+    return replace(
+        most,
+        cos=both.real,
+        sin=both.imag,
+        passed=torch.cat(passed, -1),
+        operations=operations,
+        origin=torch.cat(behind, -1),
+    )
 
 
 class NoRotation(Exception):
@@ -267,6 +286,7 @@ def operator(tape: Tape, cut: Cut, target: int, axes: Axes, most: int = MOST_ENT
         tuple(passing),
         tuple(passing_inputs),
         matrices[:, :, passing, passing_inputs].transpose(1, 2) if passing else none,
+        numbers.amin(-1).masked_fill(nothing, -1)[:, None],
         tuple(zero),
         second,
         cut.factor,
@@ -418,7 +438,7 @@ def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
             found.append(one)
         if len(found) == len(order):
             return _joined(found, order.flatten().argsort())
-    raise NoRotation("its tokens depend on the same inputs")
+    raise Mixed("its tokens depend on the same inputs")
 
 
 def groups(heads: int) -> Iterator[Tensor]:

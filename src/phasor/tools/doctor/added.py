@@ -16,6 +16,7 @@ from .ways import Piece
 CLOSE = 2e-2  # of the length of a row: what half precision leaves
 LAYOUTS = (("interleaved", False), ("sin_cos", False), ("sin_cos", True), ("cos_sin", False))
 LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
+FACTOR = "factor of the positions"
 FIRST = 8  # positions that a first one is sought among
 
 
@@ -61,13 +62,24 @@ def first_row(added: Added, model: nn.Module, config: Any) -> int | None:
     """
     if added.table is None or added.sinusoidal:
         return None
-    declared = next((n for name in LENGTHS if isinstance(n := getattr(config, name, None), int)), None)
-    if declared is None:
+    if (declared := _declared(config)) is None:
         return None
     if len(added.table) > declared:
         return len(added.table) - declared
     padding = getattr(_module(added, model), "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
+
+
+def _declared(config: Any) -> int | None:
+    return next((n for name in LENGTHS if isinstance(n := getattr(config, name, None), int)), None)
+
+
+def lost(added: Added, config: Any) -> str:
+    """Why what is added out of a table of positions says nothing of them; empty where it does, or is out of another."""
+    declared = _declared(config)
+    if added.varies or added.table is None or declared is None or len(added.table) < declared:
+        return ""
+    return "all tokens get the same vector" if bool(added.values.any()) else "what is added out of its table is zero"
 
 
 def in_layout(added: Added) -> str:
@@ -118,6 +130,9 @@ def deviation_of_positions(table: Table, added: Added, piece: Piece) -> Deviatio
     tokens, live = piece.tokens.shape[1], piece.live.cpu()
     if added.values.shape[1] != tokens:
         return "what is added is not a row for each token"
+    if abs(added.factor - 1) > CLOSE:
+        everything = (tuple(range(tokens)), tuple(range(len(piece.tokens))))
+        return Deviation(FACTOR, f"positions are added times {added.factor:.4g}", 0, None, *everything)
     at = table.positions(added).expand(len(piece.tokens), -1)
     beyond = (at < 0) & live & (piece.positions.cpu() >= len(table.rows)) & (added.indices is None)
     if bool((beyond | ~live).all()):

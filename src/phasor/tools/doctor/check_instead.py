@@ -14,7 +14,7 @@ from ...eye.attention import attentions
 from ...eye.bias import LogitBias, biases_of
 from ...eye.tape import Tape
 from ...models.without_rotation import ROUNDED, SHARED
-from .added import Table, deviation_of_positions, first_row, in_layout, table_of
+from .added import Table, deviation_of_positions, first_row, in_layout, lost, table_of
 from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
 from .check_ways import config_of, without_fault, wrong_in_calls
 from .deviation import Deviation
@@ -164,9 +164,19 @@ class _Examined:
 
     def _of_added(self, seen: Read, piece: Piece) -> Iterator[Check]:
         for number, added in enumerate(seen.added[0] if seen.added else []):
+            config = config_of(self.model, f"{added.module}.x") or self.config
+            if says := lost(added, config):
+                yield Check(
+                    where=added.module,
+                    what=ADDED,
+                    against="spec",
+                    verdict="wrong",
+                    cause="positions lost",
+                    reason=says,
+                    way_out=WAY,
+                )
             if not added.varies or added.multiplied:
                 continue
-            config = config_of(self.model, f"{added.module}.x") or self.config
             self.tables[number] = table = table_of(added, self.model, config)
             check = Check(where=added.module, what=ADDED, against="spec", verdict="not shown")
             first = first_row(added, self.model, config)
@@ -184,7 +194,7 @@ class _Examined:
                 yield replace(check, verdict="wrong", cause="first index", reason=says, way_out=WAY)
             elif why := deviation_of_positions(table, added, piece):
                 if isinstance(why, Deviation):
-                    yield replace(check, verdict="wrong", cause="positions", reason=why.says, way_out=WAY)
+                    yield replace(check, verdict="wrong", cause=why.cause, reason=why.says, way_out=WAY)
                 else:
                     yield replace(check, reason=why, needed=True)
             else:

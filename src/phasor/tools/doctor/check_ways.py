@@ -21,9 +21,9 @@ from .expected import Reference
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, deviations, moved_by, rounded, scales_of
+from .static import Planned, deviations, exchanged, moved_by, rounded, scales_of
 from .watching import Watched
-from .ways import AND_ON, AUTOCAST, LATER, MOST, Called, Met, Turned
+from .ways import AND_ON, AUTOCAST, LATER, MOST, TRAINING, Called, Met, Turned
 
 Key = tuple[str, int, str]
 TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
@@ -91,7 +91,9 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
         _Seen(called, known, still, HALF if called.way.autocast else within, observed.model)
         for called in observed.others(plain, part)
     ]
-    yield from wrong_in_calls([one for way in seen for one in way.wrong], IN_CALLS)
+    told_of = {check.where for check in checks if check.verdict == "wrong"}  # what stands beside these is no measure
+    found = [(one, why) for way in seen for one, why in way.wrong if one.where not in told_of]
+    yield from wrong_in_calls(found, IN_CALLS)
     unseen = all(not way.wrong and way.not_wrong().verdict == "not shown" for way in seen)
     yield from (replace(way.not_wrong(part.path), needed=unseen and not beside) for way in seen if not way.wrong)
 
@@ -258,6 +260,8 @@ class _Seen:
                 found = found and self._apart(one, seen, reference, moved, longest, live)
         if isinstance(found, str):
             return found
+        if found is None and not reference.operator.exchanged:
+            found = exchanged(operator)
         if found is None and not (way.autocast or rounded(reference.side)):
             found = rounded(one.side)
         if found is None:
@@ -394,10 +398,10 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     if len(cached) == len(found):
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
-    if names <= {LATER} or {LATER, AUTOCAST} <= names:  # the last ones, or all but the first one
+    if names <= {LATER} or {LATER, TRAINING} <= names:  # the last ones, or all but the first one
         return STATE
-    if all(one.way.autocast for one, _ in found):
-        return f"{cause}, only under autocast"
+    if len(names) == 1 and names & {AUTOCAST, TRAINING}:
+        return f"{cause}, only {names.pop()}"
     if all(one.way.last >= MOST for one, _ in found):
         return f"{cause}, only in long calls"
     rows = {row for _, why in found for row in why.rows}

@@ -124,9 +124,7 @@ def _chosen(observed: Observation) -> "tuple[Examination, ...]":
         return WITHOUT_ROTATION
     if observed.on_meta:
         return ON_META
-    watched = observed.watched
-    still = not isinstance(watched, str) and not watched.turning and (watched.attends or observed.unread)
-    if still and not observed.rotary:
+    if observed.still:
         return INSTEAD
     return UNREAD if observed.unread else EXAMINATIONS
 

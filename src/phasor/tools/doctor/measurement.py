@@ -1,5 +1,6 @@
 """A subject with tokens to try it on, and how far two runs of it may differ by rounding alone."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -90,7 +91,12 @@ class Trial:
 
     @cached_property
     def effect(self) -> float:
-        """How much positions move the logits at all: all distances halved, which no table is too short for."""
+        """How much positions move the logits at all: all distances halved, which no table is too short for.
+
+        Infinite where none can be given, and so nothing says it.
+        """
+        if not self.subject.counts:
+            return math.inf
         return _apart(self.with_gaps(self.tokens, self.positions // 2), self.logits()).max().item()
 
     def with_gaps(self, tokens: Tensor, positions: Tensor) -> Tensor:

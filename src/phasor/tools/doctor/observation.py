@@ -84,6 +84,13 @@ class Observation:
         arguments = self._inputs if hasattr(self._inputs, "keys") else None
         return watch(self.model, arguments, whole=self.unread)
 
+    @property
+    def still(self) -> bool:
+        """Whether nothing rotates in it, by its config and as it is seen."""
+        watched = self.watched
+        seen = not isinstance(watched, str) and not watched.turning and (watched.attends or self.unread)
+        return bool(seen) and not self.rotary
+
     def models_at(self, where: str) -> tuple[list[ModelRotary], str]:
         """What the config says of the part that a module belongs to, or why it says nothing.
 

@@ -25,6 +25,7 @@ class Subject:
     """
 
     name = "this callable"
+    counts = True  # whether it takes positions
 
     def logits(self, tokens: Tensor, positions: Tensor, mask: Tensor | None = None) -> Tensor:
         """The logits of one call; ``mask [B, S]`` is 0 where a token is padding."""
@@ -79,6 +80,7 @@ class BlackBox(Subject):
         return logits
 
 
+ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 RESULTS = ("logits", "last_hidden_state")
 CACHE_NAMES = ("cache", "past_key_values")  # in transformers from 5.24 on, and before; as argument and as result
 PLAIN = "eager"
@@ -94,7 +96,8 @@ class Running(Subject):
         self.model: Any = model
         self.axes, self.path, self.whole = axes, path, model if whole is None else whole
         self.name = type(model).__name__
-        self.takes = inspect.signature(model.forward).parameters
+        takes = [inspect.signature(module.forward).parameters for module in model.modules()]
+        self.takes = next((own for own in takes if any(p.kind not in ANY for p in own.values())), takes[0])  # a wrapper
         self.any_more = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self.takes.values())
 
     def logits(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None = None) -> Tensor:
@@ -133,8 +136,7 @@ class Running(Subject):
         return argument
 
     @property
-    def counts(self) -> bool:
-        """Whether it takes positions."""
+    def counts(self) -> bool:  # type: ignore[override]
         return self.named("position_ids") in self.takes
 
     def embedding(self) -> nn.Module:

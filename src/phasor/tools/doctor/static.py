@@ -52,9 +52,11 @@ def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within:
     doubled = [side.name for side in (site.q, site.k) if side.operator is not None and side.operator.second is not None]
     if doubled and planned.specs and all(spec.second is None for spec in planned.specs):
         return [(" and ".join(doubled), Deviation("two angles in a pair", TWO_ANGLES))]
-    twice = [side.name for side in (site.q, site.k) if side.seen.missing == TURNED_BEFORE]
-    if twice and planned.specs:
-        return [(" and ".join(twice), Deviation("rotated twice", TURNED_BEFORE))]
+    mixed = [side for side in (site.q, site.k) if side.seen.mixed]
+    if mixed and planned.specs and not ACROSS.search(site.where):
+        says = mixed[0].seen.missing
+        cause = "rotated twice" if says == TURNED_BEFORE else "no rotation"
+        return [(" and ".join(side.name for side in mixed), Deviation(cause, says))]
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
         return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
@@ -124,7 +126,13 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
-    return found or rounded(reference.side)
+    return found or exchanged(reference.operator) or rounded(reference.side)
+
+
+def exchanged(operator: Operator) -> Deviation | None:
+    if not (what := operator.exchanged):
+        return None
+    return Deviation(f"{what} exchanged", f"its {what} are in another order than they were projected in")
 
 
 def rounded(side: Side) -> Deviation | None:
@@ -133,7 +141,7 @@ def rounded(side: Side) -> Deviation | None:
     if operator is None or tape.values[operator.target].dtype != torch.float32:
         return None
     made = (tape.values[i].dtype for o in operator.operations for i in o.outputs if i is not None)
-    half = next((dtype for dtype in made if dtype in (torch.bfloat16, torch.float16)), None)
+    half = next((dtype for dtype in made if dtype.is_floating_point and dtype.itemsize < 4), None)
     if half is None:
         return None
     return Deviation("half precision", f"it is rounded to {half} between its projection and the product")

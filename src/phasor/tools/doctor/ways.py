@@ -4,15 +4,16 @@ Each way is one tape, also where it is several calls through one cache: so of ev
 done to it since it was projected.
 """
 
-import contextlib
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from ...eye.call import ERRORS, left_alone
 from ...eye.sites import Side, Site, sites_of
@@ -32,6 +33,8 @@ PLAIN = "in one call"
 OWN_ROWS = "each row with positions of its own"
 LATER = "after a longer call"
 AUTOCAST = "under autocast"
+TRAINING = "in training"
+CHANCE = re.compile("drop|jitter")  # in names of numbers of a module
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Way:
     pieces: tuple[Piece, ...]
     before: tuple[Piece, ...] = ()
     autocast: bool = False
+    training: bool = False
 
     def call_of(self, token: int) -> int:
         """In which of its calls a token was given."""
@@ -160,6 +164,7 @@ def ways(
         found += [_rows(tokens, most), *([_generating(tokens, most)] if caches else [])]
     ids = tokens(1, most)
     found.append(Way(AUTOCAST, (Piece(ids, _count(ids)),), autocast=True))
+    found.append(Way(TRAINING, (Piece(ids, _count(ids)),), training=True))
     found += long  # and last what a state shows that outlasts them
     ids = tokens(1, some)
     found.append(Way(LATER, (Piece(ids, _count(ids)),), before=before))
@@ -260,10 +265,8 @@ def recorded(subject: Running, way: Way, within: Collection[str] = ()) -> Tape |
         with left_alone(subject.model), quiet(), torch.no_grad():
             for piece in way.before:
                 _run(subject, (piece,))
-            with _autocast(way, subject):
-                contents = [piece.tokens for piece in way.pieces]
-                call = partial(_run, subject, way.pieces)
-                tape = record(call, subject.whole, contents, places=False, within=within)
+            contents = [piece.tokens for piece in way.pieces]
+            tape = record(partial(_in_state, subject, way), subject.whole, contents, places=False, within=within)
     except NotChecked as reason:
         return str(reason)
     except ERRORS as error:
@@ -277,9 +280,25 @@ def _cannot(error: BaseException) -> str:
     return f"the model cannot be run so: {type(error).__name__}: {first_line(error):.160}"
 
 
-def _autocast(way: Way, subject: Running) -> contextlib.AbstractContextManager[Any]:
+def _in_state(subject: Running, way: Way) -> None:
+    """Its calls, under autocast or with gradients where it says so."""
     kind = next(subject.model.parameters()).device.type
-    return torch.autocast(kind, dtype=torch.bfloat16) if way.autocast else contextlib.nullcontext()
+    with torch.autocast(kind, torch.bfloat16, enabled=way.autocast), torch.set_grad_enabled(way.training):
+        if way.training:
+            train(subject.model)
+        _run(subject, way.pieces)
+
+
+def train(model: nn.Module) -> None:
+    """In training mode, without what is left to chance, counted over a batch or computed again."""
+    model.train()
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if type(value) is float and (CHANCE.search(name) or isinstance(module, _DropoutNd)):
+                setattr(module, name, 0.0)
+        if isinstance(module, _NormBase):
+            module.eval()
+        vars(module).pop("gradient_checkpointing", None)  # of its class, it is off
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
