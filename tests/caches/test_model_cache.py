@@ -12,6 +12,7 @@ import phasor  # noqa: E402
 from cache_argument import given  # noqa: E402
 from integrations.models import FAMILIES, causal, tokens  # noqa: E402
 from phasor.caches import LedgerCache, LedgerLayer  # noqa: E402
+from phasor.caches.tokens import check_distinct_after  # noqa: E402
 from stories import converted, stories, token_by_token, told  # noqa: E402
 
 NOPE = ("SmolLM3Config", {"no_rope_layers": [1, 0], "rope_theta": 10_000.0})
@@ -259,6 +260,17 @@ def test_all_layers_or_none():
         cache.crop(-10)
     assert [len(layer.ledger) for layer in cache.layers] == held == [7, 20] or held == [20, 7]
     assert {layer.seen for layer in cache.layers} == {20}
+
+
+def test_positions_of_several_axes_come_again_only_on_all_of_them():
+    """The first axis of what is held says whether new tokens lie beyond: the others may be lower."""
+    held = torch.tensor([[[4, 5, 6]], [[0, 1, 2]], [[0, 0, 0]]])
+    check_distinct_after(held, held + torch.tensor([3, 0, 0])[:, None, None])
+    check_distinct_after(held, held + torch.tensor([0, 3, 0])[:, None, None])
+    with pytest.raises(ValueError, match=r"got \[4, 0, 0\] twice in row 0; evict or move"):
+        check_distinct_after(held, held)
+    with pytest.raises(ValueError, match=r"got \[9, 0, 0\] twice in row 0"):
+        check_distinct_after(held, torch.tensor([[[9, 9]], [[0, 0]], [[0, 0]]]))
 
 
 REFUSED = {

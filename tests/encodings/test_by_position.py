@@ -165,6 +165,7 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
         (lambda: LieRE(8, block=3), r"block must divide head_dim=8 .*, got 3"),
         (lambda: StringCayley(2, 7), "head_dim must be even"),
         (lambda: RoPEMixed(2, 6), "rotary_dim must be a positive multiple of 4"),
+        (lambda: RoPEMixed(2, "8"), "head_dim must be an integer of at least 1, got '8'"),
         (lambda: XPos(RotarySpec(head_dim=8, axes=Axial((2, 2)))), "spec must be a RotarySpec with one axis"),
         (lambda: HoPE(8, 6), "trained must be an integer of at least 7, got 6"),
         (lambda: PRoPE(8, 0.1), "fraction must keep at least one of 4 pairs, got 0.1"),
@@ -233,6 +234,7 @@ def test_one_coordinate_is_a_position(inner):
 def test_hope_keeps_the_pairs_of_its_rotary_dim():
     ladder = Rotary(RotarySpec(head_dim=16, rotary_dim=8)).spec.inv_freq()
     assert torch.equal(HoPE(16, 100, rotary_dim=8).spec.inv_freq() > 0, 100 * ladder >= 2 * math.pi)
+    assert HoPE(2, 7).spec.inv_freq().tolist() == [1.0]  # the fewest channels and tokens
 
 
 def test_draws_are_different_and_rise():
