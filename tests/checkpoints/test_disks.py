@@ -183,3 +183,26 @@ def test_a_wrong_conversion_is_not_put_in_place(source, tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"{name}.weight: its bytes are not those of the source"):
             convert(source, tmp_path / "out", to="interleaved")
         assert not (tmp_path / "out").exists()
+
+
+def test_what_the_system_does_not_copy_itself_or_only_in_parts_has_the_same_bytes(source, tmp_path, monkeypatch):
+    convert(source, tmp_path / "whole", to="interleaved")
+    copied, written = os.copy_file_range, os.write
+
+    def in_parts(source, target, count, offset):
+        return copied(source, target, min(count, 1000), offset)
+
+    def cannot(number):
+        def call(*given):
+            raise OSError(number, os.strerror(number))
+
+        return call
+
+    for name, copy in (("parts", in_parts), ("elsewhere", cannot(errno.EXDEV)), ("never", cannot(errno.ENOSYS))):
+        monkeypatch.setattr(os, "copy_file_range", copy)
+        monkeypatch.setattr(os, "write", lambda fd, data: written(fd, data[:3000]))
+        convert(source, tmp_path / name, to="interleaved")
+        assert contents(tmp_path / name) == contents(tmp_path / "whole"), name
+    monkeypatch.setattr(os, "copy_file_range", cannot(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        convert(source, tmp_path / "broken", to="interleaved")

@@ -10,6 +10,7 @@ from outcomes import outcome, read_and_judged
 
 from phasor import ModelRotary, read_config, read_parts
 from phasor.configs import Reason, Refused
+from phasor.models.reading.keys import slip_of
 from phasor.rotary.scaling import Proportional
 
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
@@ -118,3 +119,10 @@ def test_every_refusal_of_a_part_carries_its_reason() -> None:
 
 def test_a_known_name_is_no_slip_of_another() -> None:
     assert isinstance(read_parts({**LLAMA, "n_head": None, "head_dim": 128})[""], ModelRotary)
+
+
+def test_one_letter_is_a_slip_and_two_are_not() -> None:
+    """Left out, doubled, another one, two neighbours exchanged; and one left out with another added."""
+    for slip in ("eta_fast", "beta_fas", "bbeta_fast", "beta_fost", "ebta_fast", "beta_fats"):
+        assert slip_of(slip, ["beta_fast"]) == "beta_fast", slip
+    assert [slip_of(other, ["beta_fast"]) for other in ("xbta_fast", "beta_fxs", "bet_fas", "eta_fasty")] == [""] * 4

@@ -76,6 +76,13 @@ def test_a_frame_has_nothing_to_read() -> None:
     assert read_config({"model_type": "llava", **TINY}).part == ""  # an old flat config is the text model itself
 
 
+@pytest.mark.parametrize("name", ["gemma3", "gemma3n", "gemma4", "llama4", "molmo2", "hrm"])
+def test_text_keys_at_the_top_of_a_composite_model_are_those_of_its_text_model(name: str) -> None:
+    """As the first files of Gemma 3 and Llama 4 have them: no row is called by the name of the whole."""
+    flat, text = (read_config({"model_type": word, **TINY}) for word in (name, f"{name}_text"))
+    assert flat.layers == text.layers and flat.layer_types == text.layer_types
+
+
 def test_parameters_of_another_part_are_no_contradiction() -> None:
     """BLT has parameters beside its parts that its code never reads; CSM's are of its own layers."""
     outer = {"rope_parameters": {"rope_theta": 500_000.0, "rope_type": "default"}}

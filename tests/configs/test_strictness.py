@@ -38,6 +38,7 @@ def test_files(tmp_path: Path) -> None:
         ('{"model_type": "' + "x" * 10**5 + '"}', "model_type must be a plain word, got 'x{79}$"),
         ('{"model_type": "llama", "rope_theta": ' + "9" * 400 + "}", "rope_theta must be a number of ordinary size"),
         ('{"a":' * 150 + "1" + "}" * 150, "nested more than 100 deep"),
+        ('{"a":' + "[" * 150 + "]" * 150 + "}", "nested more than 100 deep"),
     ):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match=words):

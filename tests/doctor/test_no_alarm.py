@@ -59,6 +59,8 @@ def test_a_model_inside_may_count_for_itself() -> None:
     model = build("blt")
     found = rows_of(model, "q and k each row with positions of its own", inputs_for("blt", model))
     assert "wrong" not in {row.verdict for row in found.values()}, found
+    alone = [path for path, row in found.items() if "is given no positions and counts its own" in row.reason]
+    assert alone and all(path.startswith("patcher.") for path in alone), found
 
 
 def test_angles_are_as_coarse_in_float32_as_the_model_makes_of_it() -> None:

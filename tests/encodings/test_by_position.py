@@ -165,6 +165,7 @@ FAR = torch.tensor([[0.0, 1.0]] * 2)
         (lambda: LieRE(8, block=3), r"block must divide head_dim=8 .*, got 3"),
         (lambda: StringCayley(2, 7), "head_dim must be even"),
         (lambda: RoPEMixed(2, 6), "rotary_dim must be a positive multiple of 4"),
+        (lambda: RoPEMixed("2", 8), "num_heads must be an integer of at least 1, got '2'"),
         (lambda: RoPEMixed(2, "8"), "head_dim must be an integer of at least 1, got '8'"),
         (lambda: XPos(RotarySpec(head_dim=8, axes=Axial((2, 2)))), "spec must be a RotarySpec with one axis"),
         (lambda: HoPE(8, 6), "trained must be an integer of at least 7, got 6"),

@@ -96,6 +96,18 @@ def test_diff_names_the_width_of_heads(config, tmp_path, phasor):
     assert "64 and 32 channels of a head rotate: they disagree at every position but 0" in said and "paired" not in said
 
 
+def test_diff_of_layers_that_do_not_rotate(tmp_path, phasor):
+    paths = [tmp_path / f"{name}.json" for name in "abc"]
+    for path, layers in zip(paths, ([1, 0, 0], [0, 0, 1], [1, 0, 0]), strict=True):
+        path.write_text(json.dumps(LLAMA | {"model_type": "smollm3", "num_hidden_layers": 3, "no_rope_layers": layers}))
+    code, said, _ = phasor("inspect", "--diff", "--json", *paths[:2])
+    found = {tuple(one["layers"]): one["reason"] for one in json.loads(said)["findings"]}
+    assert code == 1 and found == {
+        (0,): "only the first rotates here", (1,): "neither rotates", (2,): "only the second rotates here",
+    }  # fmt: skip
+    assert phasor("inspect", "--diff", paths[0], paths[2])[0] == 0
+
+
 def test_a_terminal_without_unicode(config, python):
     done = process(python, "inspect", config, PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "base 500000" in done.stdout

@@ -10,6 +10,7 @@ from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
 from phasor.tools.inspect import compare, compare_lengths, decay, model_facts, page, spec_facts
 from phasor.tools.inspect.numbers import log_distances, regimes
+from phasor.tools.inspect.rows import unit
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
 
@@ -28,6 +29,14 @@ def test_mean_cosine():
     for d in (0, 1, 4, 64, 2048):
         expected = sum(math.cos(d * 10_000 ** (-2 * i / 128)) for i in range(64)) / 64
         assert decay(spec, torch.tensor(d)).item() == pytest.approx(expected, abs=1e-12)
+    stretched = spec.replace(scaling=YaRN(4.0, 4096))  # whose cos and sin are 1.1386 times as long
+    assert decay(stretched, torch.tensor(0)).item() == pytest.approx(1, abs=1e-12)
+
+
+def test_what_positions_count():
+    axes = RotarySpec(head_dim=8, axes=Sections((2, 1, 1)))
+    specs = RotarySpec(head_dim=8), axes, axes.replace(coordinates="real")
+    assert [unit(spec) for spec in specs] == ["tokens", "steps of a coordinate", "units of a coordinate"]
 
 
 def test_regimes_of_llama31():
