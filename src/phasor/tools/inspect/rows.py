@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...rotary.spec import RotarySpec
 from ...support.number_text import size_text
-from .numbers import FARTHEST, SpecFacts, envelope
+from .numbers import FARTHEST, SpecFacts, lowest_decay
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}
@@ -198,7 +198,7 @@ def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]
     A line -> the axes along which it holds alone, None for all together.
     """
     moved = [None, *range(facts.spec.axes.count)] if facts.spec.axes.count > 1 else [None]
-    curves = [envelope(facts, width, axis)[1].tolist() for axis in moved]
+    curves = [lowest_decay(facts, width, axis) for axis in moved]
     low = min(map(min, curves))
     lines: dict[str, list[int | None]] = {}
     for axis, curve in zip(moved, curves, strict=True):
