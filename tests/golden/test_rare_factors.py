@@ -12,7 +12,8 @@ from phasor.rotary.temperature import LogFloor
 from phasor.tools.golden import check, write
 
 from .conftest import CONFIGS
-from .plain import YARN, tables, turn_halves, yarn
+from .matrix import YARN
+from .plain import tables, turn_halves, yarn
 
 FREQUENCIES = torch.tensor([1.0, 0.1, 0.01, 0.001], dtype=torch.float64)  # base 10000, 8 channels
 SPEC = RotarySpec(head_dim=8)

@@ -8,7 +8,7 @@ import torch
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.scaling import Llama3, YaRN
 from phasor.tools.inspect import decay, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import envelope
+from phasor.tools.inspect.numbers import log_distances, lowest_decay
 
 
 def read(**keys):
@@ -63,15 +63,14 @@ def test_windows_of_a_config(keys, windows):
 
 
 @pytest.mark.parametrize("base, distance", [(1e4, 1707), (1e6, 27115)])
-def test_a_drawn_curve_contains_the_point_it_marks(base, distance):
-    """A curve through samples misses a dip that is narrower than they are apart; a band has it."""
+def test_a_drawn_curve_contains_its_lowest_points(base, distance):
+    """A curve through samples misses a dip that is narrower than they are apart; the lowest of a stretch has it."""
     facts = spec_facts(RotarySpec(head_dim=128, base=base), 40_960)
     for columns in (50, 400):
-        starts, low, high = envelope(facts, columns)
-        column = int((starts <= distance).nonzero()[-1])
-        assert low[column] < 0 < high[column] and bool((low[:column] >= 0).all())
-    at = torch.arange(1, 3000)
-    starts, low, high = envelope(facts, 300)
-    where = torch.searchsorted(starts, at, right=True) - 1
-    exact = decay(facts.spec, at)
-    assert bool((exact >= low[where]).all()) and bool((exact <= high[where]).all())
+        low = lowest_decay(facts, columns)
+        column = next(i for i, value in enumerate(low) if value < 0)
+        starts = log_distances(facts, columns + 1).unique()
+        assert starts[column] <= distance < starts[column + 1]
+    at, low = torch.arange(1, 3000), torch.tensor(lowest_decay(facts, 300), dtype=torch.float64)
+    where = torch.searchsorted(log_distances(facts, 301).unique()[:-1], at, right=True) - 1
+    assert bool((decay(facts.spec, at) >= low[where]).all())

@@ -206,7 +206,7 @@ def test_nothing_can_be_checked_on_the_meta_device(name):
     """Errors name the argument: there are no values to look at."""
     given = {"input_ids": torch.zeros(1, 4).long(), "position_ids": torch.arange(4)[None]}
     given[name] = torch.zeros(1, 4, device="meta").long()
-    with pytest.raises(ValueError, match=f"{name} must hold values to be checked, and is on the meta device"):
+    with pytest.raises(ValueError, match=f"{name} must hold values, got a tensor on the meta device"):
         check(**given)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...support.checks import flag, whole
 from ..rules import Rule
-from ..tensor_checks import described, integers
+from ..tensor_checks import described, integers, with_values
 from .batch import PositionBatch, batch_of, beside_images, shifted_to_start, vision, with_documents
 from .causes import mistakes, unless_equal_lengths
 from .findings import Findings, PositionFinding, mistake
@@ -75,13 +75,11 @@ def check(
     >>> check(torch.zeros(1, 5).long(), torch.tensor([[0, 1, 2, 0, 1]]), cu_seqlens=torch.tensor([0, 3, 5])).causes
     ()
     """
-    for name, value in {
-        "input_ids": input_ids, "position_ids": position_ids, "attention_mask": attention_mask,
-        "cu_seqlens": cu_seqlens, "cached": cached, "offset": offset, "places": places, "kinds": kinds,
-        "image_grids": image_grids, "video_grids": video_grids, "seconds": seconds,
-    }.items():  # fmt: skip
-        if isinstance(value, Tensor) and value.is_meta:
-            raise ValueError(f"{name} must hold values to be checked, and is on the meta device; give the real batch")
+    with_values(
+        input_ids=input_ids, position_ids=position_ids, attention_mask=attention_mask, cu_seqlens=cu_seqlens,
+        cached=cached, offset=offset, places=places, kinds=kinds, image_grids=image_grids, video_grids=video_grids,
+        seconds=seconds,
+    )  # fmt: skip
     ids = _rows(input_ids)
     if not isinstance(position_ids, Tensor) or not position_ids.ndim or position_ids.is_complex():
         raise ValueError(f"position_ids must be a tensor of numbers, got {described(position_ids)}")

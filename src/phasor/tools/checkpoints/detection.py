@@ -82,32 +82,25 @@ class WeightLayout(NamedTuple):
 
 
 def layout_of_weights(tensors: Mapping[str, Tensor], qk: QKTensors) -> WeightLayout:
-    """What the weights of q and k alone tell."""
-    z, odd = _by_weights(tensors, qk)
-    return WeightLayout("" if odd else together_and_apart(z), z, odd)
-
-
-def _by_weights(tensors: Mapping[str, Tensor], qk: QKTensors) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
-    """z over all layers, of q and k together and apart, and what differs from the rest."""
+    """What the weights of q and k alone tell, over all layers: together and apart, and what differs from the rest."""
     layers: dict[str, list[dict[str, float]]] = {"q and k": [], "q": [], "k": []}
     single: dict[str, str] = {}
     for attention in qk.attentions:
         both = []
         for kind in ("q", "k"):
             channels = energies(attention, tensors, kind)
-            own = {} if channels is None else z_of(attention, channels)
-            layers[kind].append(own)
-            both.append(own)
-            if told := verdict(own):
+            both.append({} if channels is None else z_of(attention, channels))
+            layers[kind].append(both[-1])
+            if told := verdict(both[-1]):
                 single[f"{kind} of {attention.name}"] = told
         layers["q and k"].append(together(both))
-    sums = {kind: together(zs) for kind, zs in layers.items()}
-    z = {kind: summed for kind, summed in sums.items() if summed}
+    z = {kind: summed for kind, zs in layers.items() if (summed := together(zs))}
     apart = {kind: told for kind in ("q", "k") if (told := verdict(z.get(kind, {})))}
     if len(set(apart.values())) > 1:
-        return z, tuple(f"{kind}: {told}" for kind, told in apart.items())
+        return WeightLayout("", z, tuple(f"{kind}: {told}" for kind, told in apart.items()))
     usual = next(iter(apart.values()), "")
-    return z, tuple(name for name, told in single.items() if usual and told != usual)
+    odd = tuple(name for name, told in single.items() if usual and told != usual)
+    return WeightLayout("" if odd else together_and_apart(z), z, odd)
 
 
 def together_and_apart(z: Mapping[str, Mapping[str, float]]) -> str:

@@ -22,7 +22,8 @@ from .stored import BITS, BLOCKS
 class ConversionPlan:
     """One conversion: what was understood of the source, which tensors move, and every file that will be written.
 
-    ``layouts``: how the pairs lie in the source, and will lie in the result; ``format`` of the result.
+    ``layouts``: how the pairs lie in the source, and will lie in the result; ``format`` of the result; ``mark``: the
+    layout to mark it with, empty where the format or the config says it.
     """
 
     source: Source
@@ -31,6 +32,7 @@ class ConversionPlan:
     layouts: tuple[str, str]
     moves: Mapping[str, Move]
     outputs: tuple[Output, ...]
+    mark: str = ""
     notes: tuple[str, ...] = ()  # what the result has no place for, and what was taken where nothing is said
 
     @property
@@ -71,11 +73,6 @@ class ConversionPlan:
                 f"without an error and is wrong; for code that reads {self.layouts[1]} pairs ({MARK} says so)"
             )
         return "\n".join(lines)
-
-    @property
-    def mark(self) -> str:
-        """The layout to mark the result with; empty where the format or the config says it."""
-        return marked(self.qk, self.format, self.layouts[1])
 
     def state(self) -> list[tuple[str, int, int]]:
         """Size and time of every file that is read: equal before and after, they were not changed meanwhile."""
@@ -130,7 +127,8 @@ def make_plan(
     config = _config_for(source.config, qk, after) if form == "transformers" else _outright(source.config, qk)
     if form != source.format:
         _check_types(source)
-    mark = marked(qk, form, after)
+    own = form != "transformers" or qk.says_itself or with_pairs(qk.native, after) == qk.native.read()
+    mark = "" if own else after
     written = list(FORMATS[form].outputs(source, moved, config, mark, **(options or {})))
     if form != source.format:
         written += [Output(name, (data,)) for name, data in source.new_files.items()]
@@ -143,7 +141,7 @@ def make_plan(
         *_notes_on_layers(source, qk, moved, before),
         *_notes_on_links(source, [output.name for output in other_files]),
     )
-    return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files), notes)
+    return ConversionPlan(source, qk, form, (before, after), moved, (*written, *other_files), mark, notes)
 
 
 def _notes_on_length(source: Source, form: str) -> list[str]:
@@ -194,13 +192,6 @@ def _check_types(source: Source) -> None:
                 f"{source.place(name)}: blocks of {tensor.dtype.removeprefix(BLOCKS)} have no place outside GGUF; "
                 "convert the file from before it was quantized"
             )
-
-
-def marked(qk: QKTensors, form: str, layout: str) -> str:
-    """The word for the mark beside weights whose layout is not the one that the model's own code reads."""
-    if form != "transformers" or qk.says_itself or with_pairs(qk.native, layout) == qk.native.read():
-        return ""
-    return layout
 
 
 def _told(source: Source, layout: str) -> Source:

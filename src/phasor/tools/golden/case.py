@@ -73,6 +73,7 @@ class RotationCase:
 
 
 Change = Callable[[RotationCase], RotationCase]
+Row = tuple[str, str, Change]  # what a file of mistakes yields: those of a `Mistake`
 
 
 @dataclass(frozen=True)

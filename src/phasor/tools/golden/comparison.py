@@ -19,7 +19,6 @@ from .vectors import Tolerance, Vectors
 
 HALF_STEP = 2.0**-8  # of bfloat16 values up to 1: half of it is a rounding
 SINGLE = 4  # values at most; more of them are another arithmetic, where that gives them all
-MOST = 0.97  # of all values must be right for a tensor to be taken for one of the other arithmetic
 TELLING = 40_000.0  # radians: beyond, float32 angles are so far off that a value says nothing about its cause
 
 
@@ -148,15 +147,10 @@ def in_other_angles(vectors: Vectors, kind: Kind, c: Comparison, other: dict[str
     if c.swapped or short is None or f"{kind.name}.{short}" not in vectors.tensors:
         return None
     counterpart = compare(vectors, kind, c.name, short, other)
-    if c.short.startswith("model."):  # whose tolerance allows for exact angles, too
-        tells = bool(replace(counterpart, got=c.expected).wrong.any())
-        return replace(counterpart, short=c.short) if counterpart.right and tells else None
-    telling = replace(c, got=counterpart.expected).wrong  # where the other arithmetic would be wrong under this name
-    if not telling.any():
-        return None
-    as_it_would = float(c.wrong[telling].double().mean()) >= 1 / 2
-    nearly = float(counterpart.wrong.double().mean()) <= 1 - MOST
-    fits = (as_it_would and nearly) or (counterpart.right and int(c.wrong.sum()) > SINGLE)
+    of_model = c.short.startswith("model.")  # whose tolerance allows for exact angles, too
+    exact, own = (counterpart, c) if of_model else (c, counterpart)
+    telling = bool(replace(exact, got=own.expected).wrong.any())
+    fits = counterpart.right and telling and (of_model or int(c.wrong.sum()) > SINGLE)
     return replace(counterpart, short=c.short) if fits else None
 
 

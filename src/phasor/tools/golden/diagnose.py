@@ -15,10 +15,8 @@ from .vectors import Vectors
 
 ENOUGH = 0.97  # of all elements must be explained: roundings of rounded values may fall either way
 ALIKE = 1.25  # times the least that any mistake leaves of the tolerance: not less, so the simpler one is told
-READ_OFF = 2.0  # times what it leaves, if its number was read off the values: it follows their roundings
 EQUALLY = 1.02  # times what the told one leaves, to be told beside it
 NOTHING = 5e-3  # of the tolerance: nothing can fit better
-FAST = torch.tensor(500.0)  # radians that the first tokens do not reach
 
 
 @dataclass(frozen=True)
@@ -40,24 +38,23 @@ def diagnose(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | N
     known += of_kinds(kind, vectors.kinds.values())
     off = [c for c in wrong if imitate(case, c.short, inputs) is not None]
     for tensors in (off, off[:1])[: len(off)]:
-        scored: list[tuple[float, bool, Mistake]] = []
+        scored: list[tuple[float, Mistake]] = []
         for mistake in (*known, *fits(case, tensors, inputs)):
             changed = mistake.of(case)
             if changed is not None and (left := _left_in_all(tensors, case, changed, inputs)) is not None:
-                scored.append((left, mistake in known, mistake))
+                scored.append((left, mistake))
         if scored:
-            return Cause(*_told(scored), tensors)
+            return Cause(*_told(scored, known), tensors)
     return None
 
 
-def _told(scored: list[tuple[float, bool, Mistake]]) -> tuple[str, str]:
+def _told(scored: list[tuple[float, Mistake]], known: list[Mistake]) -> tuple[str, str]:
     """The simplest mistake, which is the first, of those that leave about the least; with another known one that gives
     the same values, if there is one: then it is not shown which it is."""
-    weights = [left if known else READ_OFF * left for left, known, _ in scored]
-    limit = ALIKE * min(weights) + NOTHING
-    least, known, best = next(score for score, weight in zip(scored, weights, strict=True) if weight <= limit)
-    for left, also, other in scored if known else ():
-        if also and other.cause != best.cause and left <= EQUALLY * least + NOTHING:
+    limit = ALIKE * min(left for left, _ in scored) + NOTHING
+    least, best = next(one for one in scored if one[0] <= limit)
+    for left, other in scored if best in known else ():
+        if other in known and other.cause != best.cause and left <= EQUALLY * least + NOTHING:
             both = f"not shown which of two it is, for both give these values: {best.text}; or {other.text}"
             return f"{best.cause}|{other.cause}", both
     return best.cause, best.text
@@ -80,43 +77,23 @@ def _left(c: Comparison, case: RotationCase, changed: RotationCase, inputs: Inpu
     candidate = imitate(changed, c.short, inputs)
     assert candidate is not None
     candidate = candidate.to(c.other_dtype).double()
-    if candidate.shape != c.got.shape or not _near(c, case, candidate):
-        return None
-    apart = (c.got - candidate).abs()
-    closer = (apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite()
-    if _share(closer[_bad(c, c.telling)]) < 1 / 2:  # sooner seen than what its angles allow
+    if candidate.shape != c.got.shape:
         return None
     angles = spread(changed, c.short, inputs) if c.rotates else c.angles
     telling = (angles < TELLING).expand(c.got.shape)
     if int(telling.sum()) < int(c.telling.sum()) / 2:  # so fast that it would explain whatever came
         return None
-    off = apart / c.allowed(candidate, angles)
-    off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, off).nan_to_num(nan=2.0)
-    nearer = (off <= 1) & closer
-    bad = _bad(c, telling)
-    if not bad.any() or _share(nearer[bad]) < ENOUGH or _share((off <= 1)[telling]) < ENOUGH:
+    apart = (c.got - candidate).abs()
+    off = torch.where(c.got.isnan() & candidate.isnan(), 0.0, apart / c.allowed(candidate, angles)).nan_to_num(nan=2.0)
+    closer = (apart < (c.got - c.expected).abs() / 2) | ~c.got.isfinite()
+    bad = c.worse & telling if (c.worse & telling).any() else c.wrong & telling
+    if not bad.any() or min(_share((off <= 1)[telling]), _share(((off <= 1) & closer)[bad])) < ENOUGH:
         return None
     return float(off[telling].clamp(max=1).mean())
 
 
-def _bad(c: Comparison, where: Tensor) -> Tensor:
-    """What is off there: farther than other angles make it, if anything is."""
-    worse = c.worse & where
-    return worse if worse.any() else c.wrong & where
-
-
 def _share(truths: Tensor) -> float:
     return float(truths.double().mean())
-
-
-def _near(c: Comparison, case: RotationCase, candidate: Tensor) -> bool:
-    """Whether most values of the first tokens are those of the candidate, by any angles: most are not, and this is
-    quickly seen."""
-    if not c.rotates:
-        return True
-    first = case.positions.abs().max(0).values.double().argsort()[: case.positions.shape[-1] // 3 + 1]
-    got, near = c.got[..., first, :], candidate[..., first, :]
-    return _share((got - near).abs() <= c.allowed(near, FAST)) >= 1 / 2 or not bool(got.isfinite().all())
 
 
 def diagnose_backward(vectors: Vectors, kind: Kind, wrong: list[Comparison]) -> Cause | None:

@@ -1,7 +1,6 @@
 """What can be said in numbers about one rotary encoding: wavelengths, turns, regimes, decay, errors, bytes."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
-from .curves import decay, decay_bound, first_negative
+from .curves import decay, first_negative
 
-Curve = Callable[[RotarySpec, Tensor, int | None, int | None], Tensor]
 IN_EACH = 128  # distances looked at in one stretch
 FARTHEST = 2**18  # where the search for the first negative mean cosine stops
 
@@ -159,18 +157,15 @@ def _gap(exact: tuple[Tensor, ...] | None, usual: tuple[Tensor, ...] | None) -> 
     return max((float((a - b).abs().max()) for a, b in pairs), default=0.0)
 
 
-def envelope(
-    facts: SpecFacts, columns: int, axis: int | None = None, of: Curve | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Distances from 1 to the farthest in up to ``columns`` stretches, and the lowest and highest `decay` in each.
+def lowest_decay(facts: SpecFacts, columns: int, axis: int | None = None) -> list[float]:
+    """The lowest `decay` in each of up to ``columns`` stretches of distances, from 1 to the farthest.
 
-    ``(starts, low, high)``. Stretches are even on a log scale. In a short one every distance is looked at, in a long
-    one `IN_EACH` of them, and the first negative one in any case. Real coordinates begin at 1/64. ``of``: another curve
-    than `decay`, with its arguments.
+    Stretches are even on a log scale. In a short one every distance is looked at, in a long one `IN_EACH` of them, and
+    the first negative one in any case. Real coordinates begin at 1/64.
 
-    >>> starts, low, high = envelope(spec_facts(RotarySpec(head_dim=128), 4096), 8)
-    >>> bool((low <= high).all()), bool((low[starts > 1024] < 0).any())  # negative from 1707 on
-    (True, True)
+    >>> low = lowest_decay(spec_facts(RotarySpec(head_dim=128), 4096), 8)
+    >>> [value < 0 for value in low]  # negative from 1707 on
+    [False, False, False, False, False, False, False, True]
     """
     edges = log_distances(facts, columns + 1).unique()
     real = facts.spec.coordinates == "real"
@@ -185,8 +180,8 @@ def envelope(
             inside[0 if first == start else -1] = first
         rows.append(inside if real else inside.round().long())
     once, back = torch.stack(rows).unique(return_inverse=True)
-    curve = (of or decay)(facts.spec, once, facts.seq_len, axis)[back]
-    return starts, curve.min(-1).values, curve.max(-1).values
+    low: list[float] = decay(facts.spec, once, facts.seq_len, axis)[back].min(-1).values.tolist()
+    return low
 
 
 def log_distances(facts: SpecFacts, count: int) -> Tensor:
@@ -195,8 +190,3 @@ def log_distances(facts: SpecFacts, count: int) -> Tensor:
     if facts.spec.coordinates == "real":
         return torch.logspace(-math.log10(64), last, count, dtype=torch.float64)
     return torch.logspace(0, last, count, dtype=torch.float64).round().long()
-
-
-def bound(spec: RotarySpec, distances: Tensor, seq_len: int | None, axis: int | None) -> Tensor:
-    """`decay_bound` as a curve for `envelope`; it is one of all axes together."""
-    return decay_bound(spec, distances, seq_len)

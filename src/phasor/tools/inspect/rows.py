@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ...rotary.spec import RotarySpec
 from ...support.number_text import size_text
-from .numbers import FARTHEST, SpecFacts, envelope
+from .numbers import FARTHEST, SpecFacts, lowest_decay
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}
@@ -46,13 +46,13 @@ def fact_lines(
     ``published``: the trained length is the published one; else it is the scaling's, or the one that is declared.
     ``axes``: what each coordinate counts, where that was seen.
     """
-    names = axes or axis_names(fact.spec.axes.count)
+    names, factor = axes or axis_names(fact.spec.axes.count), fact.attention_factor
     return [
         row("  rotates", fact.spec.describe()),
         row("  layout", _layout(fact.spec)),
         *_speed_lines(fact, width, published),
         *_axes_lines(fact.spec, width, names),
-        row("  magnitude", _magnitude(fact.attention_factor)),
+        row("  magnitude", f"{factor:.6g} on cos and sin: scores of these channels times {factor**2:.6g}"),
         *_decay_lines(fact, width, names),
         *_exactness_lines(fact, own_angles),
         row("  table", _table(fact)),
@@ -108,10 +108,6 @@ def _axes_lines(spec: RotarySpec, width: int, names: Sequence[str]) -> list[str]
             lines.append(row(f"  {label}", f"{count} coordinates, {whose}: {shares}"))
             lines += [row("", piece) for piece in wrapped(strip(owner, [name[0] for name in names]), width)]
     return lines
-
-
-def _magnitude(factor: float) -> str:
-    return f"{factor:.6g} on cos and sin: scores of these channels times {factor**2:.6g}"
 
 
 def _decay_lines(fact: SpecFacts, width: int, names: Sequence[str]) -> list[str]:
@@ -198,7 +194,7 @@ def decay_lines(facts: SpecFacts, width: int = 64) -> dict[str, list[int | None]
     A line -> the axes along which it holds alone, None for all together.
     """
     moved = [None, *range(facts.spec.axes.count)] if facts.spec.axes.count > 1 else [None]
-    curves = [envelope(facts, width, axis)[1].tolist() for axis in moved]
+    curves = [lowest_decay(facts, width, axis) for axis in moved]
     low = min(map(min, curves))
     lines: dict[str, list[int | None]] = {}
     for axis, curve in zip(moved, curves, strict=True):

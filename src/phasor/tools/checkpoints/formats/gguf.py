@@ -160,7 +160,9 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     check_sizes(source, config)
     if source.format != "gguf":
         check_dtypes(source, [*PLAIN])
-    file = source.keep.get("file") or _metadata_file(source)
+    file, metadata = source.keep.get("file"), source.folder / METADATA
+    if file is None and metadata.exists():  # it came along from a GGUF file
+        file = read_header(metadata)
     pairs, alignment = _pairs(source, config, row, file)
     tensors = {names[ours]: tensor for ours, tensor in source.tensors.items()}
     segments: dict[str, Segment] = {
@@ -175,12 +177,6 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     for theirs, _, _, size in abouts:
         body += [segments[theirs], b"\0" * (-size % alignment)]
     return [Output(FILE, merged(body))]
-
-
-def _metadata_file(source: Source) -> GgufFile | None:
-    """The metadata that came along from a GGUF file."""
-    path = source.folder / METADATA
-    return read_header(path) if path.exists() else None
 
 
 def _pairs(source: Source, config: dict[str, Any], row: Gguf, file: GgufFile | None) -> tuple[Mapping[str, bytes], int]:

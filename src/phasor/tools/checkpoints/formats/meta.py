@@ -8,6 +8,7 @@ processes: projections into heads and into the hidden width are cut by rows, tho
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def outputs(
 ) -> list[Output]:
     """``files`` shares, and ``params.json``. Raises ``ValueError`` for what is no plain Llama, or cannot be cut so."""
     from ..torch_types import TORCH
-    from .torch_file import archive
+    from .torch_file import save
 
     names = of_layers(META, config["num_hidden_layers"])
     check_plain(source, config, names, (LLAMA,))
@@ -126,7 +127,8 @@ def outputs(
             axis = None if files == 1 else cut_of(theirs, tensor.shape, params["dim"])
             segments[theirs] = _share(source, ours, tensor, moves.get(ours), axis, i, files)
             abouts[theirs] = (tensor.dtype, _cut(tensor.shape, axis, files))
-        outputs.append(archive(f"consolidated.{i:02d}.pth", segments, abouts))
+        name, whole = f"consolidated.{i:02d}.pth", tuple(segments.values())
+        outputs.append(Output(name, whole, partial(save, segments, abouts)))
     return [*outputs, Output(PARAMS, (as_json(params),))]
 
 

@@ -97,7 +97,7 @@ AXES = {
 }
 WHOLE = ("hidden_size", "intermediate_size", "vocab_size", "max_position_embeddings", "num_attention_heads",
     "num_key_value_heads", "head_dim")  # fmt: skip
-MOST = 2**31 - 1  # what a file of llama2.c can hold
+MOST = 2**31 - 1  # what readers in C hold
 
 
 def check_sizes(source: Source, config: Mapping[str, Any]) -> None:

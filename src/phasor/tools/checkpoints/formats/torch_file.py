@@ -2,7 +2,6 @@
 
 import zipfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from ....support.errors import first_line
 from ....support.regular_files import opened
 from ..opening import size_of
-from ..output import Output, Range, Reordered, Segment
+from ..output import Range, Reordered, Segment
 from ..reordering import Bytes, reordered
 from ..stored import Stored
 from ..torch_types import TORCH, WORDS
@@ -21,13 +20,9 @@ MAX_PICKLE = 100 * 2**20
 About = tuple[str, tuple[int, ...]]  # dtype and shape
 
 
-def archive(name: str, segments: Mapping[str, Segment], abouts: Mapping[str, About]) -> Output:
-    """One file that ``torch.load`` reads: name -> its bytes, its dtype and shape."""
-    return Output(name, tuple(segments.values()), partial(_save, segments, abouts))
-
-
-def _save(segments: Mapping[str, Segment], abouts: Mapping[str, About], path: Path) -> None:
-    """By ``torch.save``, which wants all tensors at once: those that stay are mapped, those that move are in memory."""
+def save(segments: Mapping[str, Segment], abouts: Mapping[str, About], path: Path) -> None:
+    """One file by ``torch.save``, of the bytes, dtype and shape of each name. It wants all tensors at once: those that
+    stay are mapped, those that move are in memory."""
     torch.save({name: _tensor(segment, *abouts[name]) for name, segment in segments.items()}, path)
 
 

@@ -108,13 +108,9 @@ def outputs(source: Source, moves: Mapping[str, Move], config: dict[str, Any], m
     same = source.format == "transformers" and config == source.config
     files.append(Output(CONFIG, (whole_file(source.path / CONFIG) if same else as_json(config),)))
     if mark:
-        files.append(Output(MARK, (mark_file(mark),)))
+        why = "the pairs of q and k are not as the model's own code reads them"
+        files.append(Output(MARK, (as_json({"layout": mark, "why": why}),)))
     return files
-
-
-def mark_file(layout: str) -> bytes:
-    """What stands beside weights that the model's own code would read wrongly."""
-    return as_json({"layout": layout, "why": "the pairs of q and k are not as the model's own code reads them"})
 
 
 def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:

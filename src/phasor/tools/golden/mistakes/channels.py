@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ....rotary.axes import Axes, InterleavedSections, Listed, Mixed, OneAxis, Sections
 from ....rotary.spec import RotarySpec
-from ..case import Change, RotationCase, by_formula, crossed, over_all_heads, with_fields, with_spec
-from .row import Row
+from ..case import Change, RotationCase, Row, by_formula, crossed, over_all_heads, with_fields, with_spec
 
 
 def of_layout(spec: RotarySpec) -> Iterator[Row]:

@@ -1,13 +1,11 @@
 """Factors and dtypes: left out, or applied where they must not be."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from ..case import RotationCase, with_factor, with_fields
-from .row import Row
+from ..case import RotationCase, Row, with_factor, with_fields
 
 
 def of_magnitude(case: RotationCase, softmax_factor: float, temperature: Tensor | None) -> Iterator[Row]:
@@ -44,19 +42,12 @@ PLACES = (
 
 
 def of_precision() -> Iterator[Row]:
-    dtypes: dict[str, Callable[[Tensor], Tensor]] = {
-        name: partial(_through, dtype=dtype)
-        for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16))
-    }
-    for name, rounded in dtypes.items():
+    for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
         for places, text in PLACES:
-            yield "low_precision", text.format(name), with_fields(rounding=dict.fromkeys(places, rounded))
+            rounding = dict.fromkeys(places, lambda x, dtype=dtype: x.to(dtype).double())
+            yield "low_precision", text.format(name), with_fields(rounding=rounding)
     text = "positions and frequencies were rounded to TF32 (a product of matrices on a GPU, with allow_tf32)"
     yield "low_precision", text, with_fields(rounding=dict.fromkeys(("positions", "frequencies"), _tf32))
-
-
-def _through(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(dtype).double()
 
 
 def _tf32(x: Tensor) -> Tensor:

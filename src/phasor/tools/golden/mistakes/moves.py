@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from ....rotary.scaling import AtLength
-from ..case import RotationCase, with_factor, with_fields
-from .row import Row
+from ..case import RotationCase, Row, with_factor, with_fields
 
 
 def of_moves(case: RotationCase) -> Iterator[Row]:

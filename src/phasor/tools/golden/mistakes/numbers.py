@@ -13,16 +13,16 @@ from torch import Tensor
 
 from ....rotary.axes import Mixed
 from ....rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, SteppedNTK, YaRN
-from ..case import Change, Inputs, Mistake, RotationCase, with_fields, with_spec
+from ..case import Change, Inputs, Mistake, RotationCase, Row, with_fields, with_spec
 from ..comparison import TELLING, Comparison
 from .positions import of_seen
-from .row import Row
 
 USUAL = (10_000.0, 500_000.0, 1_000_000.0, 100.0, 1_000.0, 50_000.0, 100_000.0, 150_000.0, 160_000.0, 5_000_000.0, 1e7)
 LARGEST = 35.0  # the logarithm of any base worth a thought
 SAME = 0.05  # between the logarithms of one base as two pairs show it
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)  # where half precision does not let it be read off
 LENGTHS = (4096, 8192, 2048, 32_768, 16_384)  # that models were trained at before they were stretched
+NOISE = 1e-2  # radians by which an angle is off that half precision shows
 SURE = 0.02  # radians that all pairs of a token may be off from one whole position
 
 
@@ -38,8 +38,7 @@ def _rows(case: RotationCase, wrong: list[Comparison], inputs: Inputs) -> Iterat
         yield from of_seen(case, _positions(case, angles))
     seen = by_name.get("inv_freq")
     if seen is None and angles is not None:
-        coarse = any(c.other_dtype.is_floating_point and torch.finfo(c.other_dtype).bits < 32 for c in wrong)
-        seen = _frequencies(case, angles, 1e-2 if coarse else 1e-4)
+        seen = _frequencies(case, angles)
     bases = _bases(case, seen)
     round_ones = [base for base in bases if base == float(f"{base:.2g}")]  # NTK is another base, but no round one
     yield from _of_bases(case, round_ones)
@@ -129,7 +128,7 @@ def _added(factor: float) -> Iterator[Row]:
             yield "scaling", text, with_spec(scaling=dataclasses.replace(scheme, attention=1.0))
 
 
-def _frequencies(case: RotationCase, angles: Tensor, noise: float) -> Tensor | None:
+def _frequencies(case: RotationCase, angles: Tensor) -> Tensor | None:
     """``[P]`` radians per position, read at the smallest position and refined at ever farther ones."""
     shares = torch.tensor(case.spec.axes.weights(case.spec.pairs), dtype=torch.float64)
     at = (case.positions.double().T @ shares) * case.spec.position_scale  # [S, P]
@@ -140,7 +139,7 @@ def _frequencies(case: RotationCase, angles: Tensor, noise: float) -> Tensor | N
         usable = (here > 0) & (here * frequencies < TELLING) & ((error * here < 1) | error.isinf())
         guess = _nearest(angles[:, token], torch.where(error.isinf(), math.pi / 2, frequencies * here)) / here
         frequencies = torch.where(usable, guess, frequencies)
-        error = torch.where(usable, noise / here, error)
+        error = torch.where(usable, NOISE / here, error)
     return None if error.isinf().all() else frequencies
 
 

@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from ..case import RotationCase, with_fields, with_spec
-from .row import Row
+from ..case import RotationCase, Row, with_fields, with_spec
 
 TABLES = tuple(2**n for n in range(6, 21))
 
@@ -82,20 +80,20 @@ def _of_row(expected: Tensor, where: Tensor, known: Tensor) -> Iterator[tuple[st
     yield from (*tables[:1], *(_table(length)[1:] if length > 1 else ()))
     token = int(((where != expected) & known).nonzero()[0])
     place = f"at token {token}, whose position is {expected[token]:.0f}"
-    for how, rest in (("start again from 0", _from_the_first), ("are counted from 0 again", _counted)):
-        yield f"positions {how} {place}", partial(_behind, token, rest)
+    ways: tuple[tuple[str, _Change], ...] = (
+        ("start again from 0", lambda x: x - x[..., :1]),
+        ("are counted from 0 again", _counted),
+    )
+    for how, rest in ways:
 
+        def changed(x: Tensor, rest: _Change = rest) -> Tensor:
+            return torch.cat((x[..., :token], rest(x[..., token:])), -1)
 
-def _from_the_first(x: Tensor) -> Tensor:
-    return x - x[..., :1]
+        yield f"positions {how} {place}", changed
 
 
 def _counted(x: Tensor) -> Tensor:
     return torch.arange(x.shape[-1]).expand(x.shape)
-
-
-def _behind(token: int, change: _Change, x: Tensor) -> Tensor:
-    return torch.cat((x[..., :token], change(x[..., token:])), -1)
 
 
 def _shifted(by: float) -> str:

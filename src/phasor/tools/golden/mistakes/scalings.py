@@ -1,18 +1,15 @@
 """Frequencies that are scaled otherwise: not at all, by another scheme or parameter, or as those of other layers."""
 
+import copy
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ....rotary.scaling import NTK, AtLength, Linear, Llama3, Scaling, YaRN, YaRNPaper
-from ....rotary.spec import RotarySpec
-from ..case import Change, Mistake, RotationCase, with_factor, with_fields, with_spec
+from ..case import Change, Mistake, RotationCase, Row, with_factor, with_fields, with_spec
 from ..layer_kinds import Kind
-from .row import Row
 
 NEAR = (0.5, 2.0, 4.0, 0.25, 8.0)  # times what a bound, or a length, must be
 LENGTHS = tuple(2**n for n in range(10, 21))
@@ -104,52 +101,32 @@ def _yarn(scaling: YaRN, case: RotationCase) -> Iterator[Row]:
 
 def _blends(case: RotationCase, scaling: Llama3 | YaRN) -> Iterator[Row]:
     """Llama 3's blend and YaRN's ramp with other bounds than the config's, which the scaling itself would refuse."""
-    blend = _llama3 if isinstance(scaling, Llama3) else _ramp
-    ladder = case.spec.replace(scaling=None).inv_freq()
-    low, high = ("low_freq_factor", "high_freq_factor") if isinstance(scaling, Llama3) else ("beta_slow", "beta_fast")
-    given = dataclasses.asdict(scaling)
+    llama3, given = isinstance(scaling, Llama3), vars(scaling)
+    low, high = ("low_freq_factor", "high_freq_factor") if llama3 else ("beta_slow", "beta_fast")
     length = given["original_max_position"]
+    text = f"{low} and {high} are exchanged"
+    yield "scaling", text, _frequencies_of(_unchecked(scaling, {low: given[high], high: given[low]}), case)
+    plain, own = case.spec.replace(scaling=None).inv_freq(), case.spec.inv_freq()
+    kept, slowed = (torch.isclose(own, x, rtol=1e-9, atol=0.0) for x in (plain, plain / scaling.factor))
+    mirrored = plain + plain / scaling.factor - own
     text = f"the {scaling.name} blend is reversed: slow pairs are kept and fast ones divided, or so between the bounds"
-    ways = [
-        (f"{low} and {high} are exchanged", {low: given[high], high: given[low]}, False),
-        (text, {}, True),
-    ]  # fmt: skip
+    frequencies = torch.where(kept | slowed, own, mirrored) if llama3 else mirrored
+    yield "scaling", text, with_fields(frequencies=frequencies)
     lengths = (*LENGTHS, length * scaling.factor, length / scaling.factor, *(length * n for n in NEAR))
     others = {low: [given[low] * n for n in NEAR], high: [given[high] * n for n in NEAR]}
-    for name, values in {**others, "original_max_position": lengths}.items():
+    for name, values in {**others, "original_max_position": map(round, lengths)}.items():
         for value in dict.fromkeys(values):
             if value > 0 and value != given[name]:
                 text = f"{name} of the {scaling.name} scaling is {value:,.6g}, and must be {given[name]:,.6g}"
-                ways.append((text, {name: value}, False))
-    for text, changes, reverse in ways:
-        yield "scaling", text, with_fields(frequencies=blend(case.spec, ladder, given | changes, reverse))
+                yield "scaling", text, _frequencies_of(_unchecked(scaling, {name: value}), case)
 
 
-def _mixed(ladder: Tensor, keep: Tensor, factor: float, reverse: bool) -> Tensor:
-    keep = 1 - keep if reverse else keep
-    return ladder * keep + ladder / factor * (1 - keep)
-
-
-def _llama3(spec: RotarySpec, ladder: Tensor, given: dict[str, Any], reverse: bool) -> Tensor:
-    low, high = given["low_freq_factor"], given["high_freq_factor"]
-    turns = given["original_max_position"] * ladder / (2 * math.pi)
-    keep = (turns - low) / (high - low) if high != low else (turns > high).double()
-    fast, slow = turns > high, turns < low
-    mixed = _mixed(ladder, keep, given["factor"], reverse)
-    return torch.where(fast, ladder, torch.where(slow, ladder / given["factor"], mixed))
-
-
-def _ramp(spec: RotarySpec, ladder: Tensor, given: dict[str, Any], reverse: bool) -> Tensor:
-    rung_of_pair = spec.axes.rung_of_pair(spec.pairs)
-    rungs = torch.tensor([rung for rung, _ in rung_of_pair], dtype=torch.float64)
-    width = spec.exponent_dim or 2 * rung_of_pair[0][1]
-
-    def bound(turns: float) -> float:
-        length = given["original_max_position"]
-        return width * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(spec.base))
-
-    low, high = bound(given["beta_fast"]), bound(given["beta_slow"])
-    if given["truncate"]:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, width - 1)
-    return _mixed(ladder, 1 - ((rungs - low) / (high - low or 0.001)).clamp(0, 1), given["factor"], reverse)
+def _unchecked(scaling: Llama3 | YaRN, changes: dict[str, Any]) -> Scaling:
+    """The scaling with these fields, which it is not asked about. Meta's code keeps fast pairs before it divides slow
+    ones, so that where its bounds are exchanged the lower one alone counts."""
+    other = copy.copy(scaling)
+    for name, value in changes.items():
+        object.__setattr__(other, name, value)
+    if isinstance(other, Llama3) and other.low_freq_factor > other.high_freq_factor:
+        object.__setattr__(other, "low_freq_factor", other.high_freq_factor)
+    return other
