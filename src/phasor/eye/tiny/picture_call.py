@@ -53,15 +53,18 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> Inputs:
-    """Arguments with which the model runs; ``ValueError`` with what it said of those that went farthest.
+def inputs_of(model: nn.Module, config: Mapping[str, Any], grid: tuple[int, int, int] = GRID) -> Inputs:
+    """Arguments with which the model runs, of ``grid`` tokens; ``ValueError`` with what it said of those that went
+    farthest.
 
     One form after the other is tried, and of each argument the form is kept with which the model went farthest.
     """
     takes = inspect.signature(model.forward).parameters
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     as_tokens = takes.keys() & {"img_ids", "img_shapes", "num_frames", "position_ids"}
-    best = _Call(model, config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture")
+    best = _Call(
+        model, config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture", grid=grid
+    )
     farthest = UnfitError(ValueError(f"none are known for {', '.join(takes)}"), -1)
     for form in 2 * [{}, *FORMS]:
         call = replace(best, **form)

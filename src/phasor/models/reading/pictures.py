@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Seen = tuple[Observation, nn.Module, tuple[int | None, int | None]]
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
-TABLES = ("image_rotary_emb", "rotary_embedding", "video_rotary_emb")  # arguments that take what a pipeline makes
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
@@ -107,6 +106,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
 
     from ...eye import observe
     from ...eye.tiny.picture_call import inputs_of
+    from ...eye.tiny.picture_tables import TABLES
     from ...eye.tiny.pictures import built, class_of, made_of, small
 
     made = class_of("diffusers", name)
