@@ -15,7 +15,7 @@ from eye.test_pictures import packages
 from integrations.test_pictures import given_back, same
 from phasor.axes import Alternating, Axial, Listed, OneAxis
 from phasor.eye.tiny.picture_call import inputs_of
-from phasor.eye.tiny.pictures import built, class_of, made_of, small
+from phasor.eye.tiny.pictures import built, class_of, few_words, made_of, small
 from phasor.models.configs import NoRotary
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
@@ -66,7 +66,7 @@ AXES = {
 def small_model(name: str) -> Any:
     made = class_of("diffusers", name)
     assert made is not None
-    return built(lambda: made_of(made, small(CONFIGS[name])))
+    return built(lambda: made_of(made, small(few_words(CONFIGS[name]))))
 
 
 @pytest.mark.parametrize("name", AXES)

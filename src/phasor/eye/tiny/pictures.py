@@ -16,18 +16,18 @@ HEADS = re.compile(r"^(?P<part>\w*?)(num_|n_)(?P<kind>cross_)?(attention_)?heads
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 WIDTHS = ("hidden_size", "dim", "embed_dim")
 LENGTHS = ("max_text_seq_length", "text_len", "text_len_t5")  # of words
-LESS = {
-    "max_resolution": [16, 16],
-    "approximator_hidden_dim": 64,
-    "motion_encoder_size": 16,
-    **dict.fromkeys(LENGTHS, 4),
-}  # nothing turns by it
+LESS = {"max_resolution": [16, 16], "approximator_hidden_dim": 64, "motion_encoder_size": 16}  # nothing turns by it
 
 
 def class_of(package: str, name: str) -> type[nn.Module] | None:
     """A class of a package by its name, if it is a module; raises ``ImportError`` where the package is not there."""
     found = getattr(importlib.import_module(package), name, None) if name.isidentifier() else None
     return found if inspect.isclass(found) and issubclass(found, nn.Module) else None
+
+
+def few_words(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a model whose texts are as short as those of a made-up call."""
+    return {**config, **{key: 4 for key in LENGTHS if config.get(key)}}
 
 
 def small(config: Mapping[str, Any], all_heads: bool = False) -> dict[str, Any]:
