@@ -15,7 +15,7 @@ import timm
 import torch
 
 import phasor
-from phasor.eye.tiny.pictures import built, made_of, small
+from phasor.eye.tiny.pictures import built, few_words, made_of, small
 from phasor.models.configs import NoRotary
 
 PAGE = Path(__file__).parent / "pictures.md"
@@ -100,7 +100,7 @@ def _specs(model: phasor.ModelRotary) -> str:
 def _patched(name: str, config: dict[str, object]) -> str:
     """How many of the places that turn in a small model run on phasor, and why not the others."""
     try:
-        report = phasor.patch(built(lambda: made_of(getattr(diffusers, name), small(config))))
+        report = phasor.patch(built(lambda: made_of(getattr(diffusers, name), small(few_words(config)))))
     except (ValueError, TypeError):  # a default that its own class does not take is one
         return "by a real call"
     left = dict.fromkeys(row.reason.partition(" (in ")[0].partition(", in ")[0] for row in report.rows if row.reason)

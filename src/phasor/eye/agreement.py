@@ -56,7 +56,7 @@ def turns_as_rows_of(q: Side, k: Side) -> bool:
     theirs = torch.complex(k.operator.cos, k.operator.sin)
     if mine is None or any(bool((one != one[:1]).any()) for one in (mine, theirs)):
         return False
-    return all(bool((theirs[0].T == token).all(1).any()) for token in mine[0].T)
+    return all(bool((token == theirs[0].T).all(1).any()) for token in mine[0].T)
 
 
 def _steps(q: Measured, k: Measured) -> float:

@@ -433,7 +433,7 @@ def _beside_others(site: Site) -> bool:
 
 
 def _of_more_axes(one: Sighting, other: Sighting) -> Sighting | None:
-    """That of more axes, where both turn each pair alike: words, whose coordinates are alike; None where they do not."""
+    """That of more axes, where both turn each pair alike, as words with one coordinate do; None where they do not."""
     few, many = sorted((one, other), key=lambda s: s.spec.axes.count)
     mine, theirs = (s.spec.inv_freq() for s in (few, many))
     same = (few.spec.layout, few.spec.reverse) == (many.spec.layout, many.spec.reverse)

@@ -38,7 +38,7 @@ POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
 BESIDE = re.compile("_image$|^controlnet|^attention_mask")  # what is beside the picture that is made
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
 FORMS: list[dict[str, Any]] = [
-    *({"x": x} for x in ("clip", "picture", "last", "sound", "wave", "tokens", "patches")),
+    *({"x": x} for x in ("clip", "picture", "frames", "last", "sound", "wave", "tokens", "patches")),
     *({"times": times} for times in (("one", "places"), ("one", "frames"), ("one", "one", "frames"), ("places",))),
     *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), (1, math.prod(GRID)))),
     {"x": "frames", "times": ("one", "frames")},
@@ -53,15 +53,18 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
-def inputs_of(model: nn.Module, config: Mapping[str, Any]) -> Inputs:
-    """Arguments with which the model runs; ``ValueError`` with what it said of those that went farthest.
+def inputs_of(model: nn.Module, config: Mapping[str, Any], grid: tuple[int, int, int] = GRID) -> Inputs:
+    """Arguments with which the model runs, of ``grid`` tokens; ``ValueError`` with what it said of those that went
+    farthest.
 
     One form after the other is tried, and of each argument the form is kept with which the model went farthest.
     """
     takes = inspect.signature(model.forward).parameters
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     as_tokens = takes.keys() & {"img_ids", "img_shapes", "num_frames", "position_ids"}
-    best = _Call(model, config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture")
+    best = _Call(
+        model, config, dtype, x="tokens" if as_tokens and "hidden_states_masks" not in takes else "picture", grid=grid
+    )
     farthest = UnfitError(ValueError(f"none are known for {', '.join(takes)}"), -1)
     for form in 2 * [{}, *FORMS]:
         call = replace(best, **form)
@@ -152,13 +155,16 @@ class _Call:
         return value
 
     def from_pipeline(self) -> Any:
-        """The tables that a pipeline would make; None where it makes none."""
+        """The tables that a pipeline would make; None where it makes none. Raises `UnfitError` for another call."""
         axes, tokens = {"sound": (1, SOUND), "wave": (1, 2 * SOUND), "picture": (2, 0)}.get(self.x, (3, 0))
         before = 1 if self.config.get("global_states_input_dim") else 0
-        made = makers(self.model, self.config, self.grid, before + tokens).get(axes, [])
-        with suppress(Exception):  # a function refuses what it is not made for as it likes
-            return made[self.tables]() if self.tables < len(made) else None
-        return None
+        made = makers(self.model, self.config, self.grid, before + tokens)
+        if not made:
+            return None
+        for make in made.get(axes, [])[self.tables :]:
+            with suppress(Exception):  # a function refuses what it is not made for as it likes
+                return make()
+        raise UnfitError(ValueError(f"no function makes tables of {axes} axes"), -1)
 
     @property
     def cells(self) -> Tensor:
@@ -239,7 +245,7 @@ MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"pose": lambda call, name: call.content(name, "clip")[:, :, 1:],
     r"pixel": lambda call, name: call.noise(name, 1, 3, 1, *2 * [call.config["motion_encoder_size"]]),
     r"style": lambda call, name: torch.zeros(1, dtype=torch.long),
-    r"meta_size": lambda call, name: torch.ones(1, 6),
+    r"meta_size": lambda call, name: torch.ones(1, 6, dtype=call.dtype),
     r"control.*_scale": lambda call, name: torch.ones(1),  # one for each layer that takes it
     r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
     r"latents": lambda call, name: call.content(name, call.x),

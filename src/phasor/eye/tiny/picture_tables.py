@@ -4,6 +4,7 @@ Which function follows from what the model is given: sound, a picture, or a clip
 sound turns half of its head, and a grid is stretched over the crop of that of 512 x 512 pixels.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 TABLES = ("image_rotary_emb", "rotary_embedding", "video_rotary_emb")  # arguments that take what a pipeline makes
+EMBEDDINGS = "diffusers.models.embeddings"
 LATENTS = 512 // 8  # rows and columns of them
 SCALES = [f"interpolation_scale_{axis}" for axis in "thw"]
 Grid = tuple[int, int, int]
@@ -23,14 +25,13 @@ def makers(model: nn.Module, config: Mapping[str, Any], grid: Grid, sound: int) 
         return {}
     if own := getattr(model, "build_rotary_emb_for_absolute_positions", None):
         return {3: [partial(own, 1, list(range(grid[0])), *grid[1:], "cpu", 24.0)]}
-    from diffusers.models import embeddings as made
-    from diffusers.models.transformers.transformer_easyanimate import EasyAnimateRotaryPosEmbed
-
+    made: Any = importlib.import_module(EMBEDDINGS)
+    crops: Any = importlib.import_module("diffusers.models.transformers.transformer_easyanimate")
     width = config.get("attention_head_dim") or config["hidden_size"] // config["num_attention_heads"]
     patch, picture = int(config.get("patch_size") or 1), grid[1:]
     base = [int(config.get(key) or LATENTS) // patch for key in ("sample_width", "sample_height")]
-    crop = EasyAnimateRotaryPosEmbed(patch, [width]).get_resize_crop_region_for_grid(picture, *base)
-    counts = {"grid_type": "slice", "max_size": base[::-1]} if config.get("patch_size_t") else {}
+    crop = crops.EasyAnimateRotaryPosEmbed(patch, [width]).get_resize_crop_region_for_grid(picture, *base)
+    counts: dict[str, Any] = {"grid_type": "slice", "max_size": base[::-1]} if config.get("patch_size_t") else {}
     return {
         1: [partial(made.get_1d_rotary_pos_embed, width // 2, sound, use_real=True, repeat_interleave_real=False)],
         2: [
@@ -46,8 +47,7 @@ def makers(model: nn.Module, config: Mapping[str, Any], grid: Grid, sound: int) 
 
 def _looked_up(config: Mapping[str, Any], grid: Grid) -> Any:
     """A table for each axis, and where each token looks it up: Allegro's."""
-    from diffusers.models.embeddings import get_3d_rotary_pos_embed_allegro as made
-
+    made: Any = importlib.import_module(EMBEDDINGS).get_3d_rotary_pos_embed_allegro
     scales = [config[key] for key in SCALES]
     *tables, t, h, w = made(config["attention_head_dim"], ((0, 0), grid[1:]), grid[1:], grid[0], scales)
     return tables, torch.cartesian_prod(t.long(), h.long(), w.long()).T[:, None]

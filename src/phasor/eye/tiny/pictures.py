@@ -16,12 +16,7 @@ HEADS = re.compile(r"^(?P<part>\w*?)(num_|n_)(?P<kind>cross_)?(attention_)?heads
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 WIDTHS = ("hidden_size", "dim", "embed_dim")
 LENGTHS = ("max_text_seq_length", "text_len", "text_len_t5")  # of words
-LESS = {
-    "max_resolution": [16, 16],
-    "approximator_hidden_dim": 64,
-    "motion_encoder_size": 16,
-    **dict.fromkeys(LENGTHS, 4),
-}  # nothing turns by it
+LESS = {"max_resolution": [16, 16], "approximator_hidden_dim": 64, "motion_encoder_size": 16}  # nothing turns by it
 
 
 def class_of(package: str, name: str) -> type[nn.Module] | None:
@@ -30,8 +25,13 @@ def class_of(package: str, name: str) -> type[nn.Module] | None:
     return found if inspect.isclass(found) and issubclass(found, nn.Module) else None
 
 
-def small(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with one layer of each kind and two heads, each as wide as it was."""
+def few_words(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a model whose texts are as short as those of a made-up call."""
+    return {**config, **{key: 4 for key in LENGTHS if config.get(key)}}
+
+
+def small(config: Mapping[str, Any], all_heads: bool = False) -> dict[str, Any]:
+    """The config with one layer of each kind and two heads, or all of them, each as wide as it was."""
     new = {key: value for key, value in config.items() if not key.startswith("_")}
     new |= {key: value for key, value in LESS.items() if new.get(key)}
     for key, value in new.items():
@@ -42,7 +42,7 @@ def small(config: Mapping[str, Any]) -> dict[str, Any]:
     axes = new.get("axes_dims")
     if isinstance(new.get("model_dim"), int) and isinstance(axes, list | tuple):
         new["model_dim"] = 2 * sum(axes)  # its heads are as wide as its axes
-    for key in [key for key in new if HEADS.match(key)]:
+    for key in [key for key in new if HEADS.match(key) and not all_heads]:
         heads, match = new[key], HEADS.match(key)
         assert match is not None
         part = match["part"] + (match["kind"] or "")

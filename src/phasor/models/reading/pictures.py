@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Seen = tuple[Observation, nn.Module, tuple[int | None, int | None]]
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
-TABLES = ("image_rotary_emb", "rotary_embedding", "video_rotary_emb")  # arguments that take what a pipeline makes
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
@@ -107,7 +106,8 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
 
     from ...eye import observe
     from ...eye.tiny.picture_call import inputs_of
-    from ...eye.tiny.pictures import built, class_of, made_of, small
+    from ...eye.tiny.picture_tables import TABLES
+    from ...eye.tiny.pictures import built, class_of, few_words, made_of, small
 
     made = class_of("diffusers", name)
     if made is None:
@@ -122,7 +122,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
     for key in (key for key in data if ROPE_WORDS.search(key) and not key.startswith("_") and key not in takes):
         raise Refused(f"{key}: {name} does not read it; remove the key, or name its class", Reason.UNREAD, key)
     try:
-        model: Any = built(lambda: made_of(made, small(data)))
+        model: Any = built(lambda: made_of(made, small(few_words(data))))
         seen = observe(model, inputs_of(model, model.config))
     except ImportError:
         raise

@@ -21,10 +21,11 @@ from ...eye.turned_by import name_of
 from ...support.errors import first_line
 from .against_config.causes import way_out
 from .operator_faults import Fault
-from .report import Check
+from .report import ROTATION, Check
 from .watching import Watched
 
 AGAINST_CLASS = "rotation of its class"
+AS_ITS_CLASS = ("not rotated", "two angles in a pair")  # no faults where the class does the same
 APART = 0.01  # of a step: coordinates that differ
 
 
@@ -35,11 +36,13 @@ class NotShown(Exception):
 def against_class(seen: Watched, before: Sequence[Check]) -> list[Check]:
     """The checks before, and one for each attention that turns, where the config names a class of diffusers.
 
-    Queries that turn beside keys that do not are no fault where the class does the same.
+    What would be a fault of one's own is none where the class does the same, and what no spec says is shown there.
     """
     beside = list(_checks(seen))
     alike = {check.where for check in beside if check.verdict == "right"}
-    return [*(c for c in before if not (c.cause == "not rotated" and c.where in alike)), *beside]
+    unread = (c for c in before if c.where in alike and c.what == ROTATION)
+    told = {id(c) for c in unread if c.cause in AS_ITS_CLASS or c.verdict == "not shown"}
+    return [*(c for c in before if id(c) not in told), *beside]
 
 
 def _checks(seen: Watched) -> Iterator[Check]:
@@ -49,13 +52,29 @@ def _checks(seen: Watched) -> Iterator[Check]:
         return
     blank = Check(what=AGAINST_CLASS, against="spec", verdict="not shown")
     try:
-        model = built(lambda: made_of(made, small(config)))
+        own_angles = any(_own_angles(side.operator) for site in seen.turning for side in (site.q, site.k))
+        model = built(lambda: made_of(made, small(config, all_heads=own_angles)))
+        if own_angles:  # which may be weights
+            _take_over(model, seen.call.model)
         own = {(_first_layer(site), site.number): site for site in sites_of(replace(seen.call, model=model).tape())}
     except Exception as error:  # the class raises what it likes for a config that was changed
         yield replace(blank, reason=f"{made.__name__} could not be observed: {first_line(error)}")
         return
     for site in seen.turning:
         yield _beside(replace(blank, where=site.where), site, own.get((_first_layer(site), site.number)))
+
+
+def _own_angles(seen: Operator | None) -> bool:
+    """Whether heads turn by angles of their own."""
+    return seen is not None and seen.turns and bool((seen.angles - seen.angles[:1]).abs().max() > CLOSE)
+
+
+def _take_over(model: nn.Module, theirs: nn.Module) -> None:
+    """The weights of another model that are as large."""
+    known = dict(theirs.named_parameters())
+    for name, own in model.named_parameters():
+        if name in known and known[name].shape == own.shape:
+            own.data.copy_(known[name].data)
 
 
 def _class(model: nn.Module, config: Mapping[str, Any]) -> type[nn.Module] | None:
@@ -89,17 +108,18 @@ def _fault(mine: Side, theirs: Side) -> Fault | None:
     if mine.operator is None or theirs.operator is None:
         raise NotShown(mine.seen.missing or theirs.seen.missing or f"no rotation of its {mine.name} was seen")
     seen, own = mine.operator, theirs.operator
-    if any(bool((one.angles - one.angles[:1]).abs().max() > CLOSE) for one in (seen, own)):
+    alone = _own_angles(seen) or _own_angles(own)
+    if alone and seen.angles.shape[0] != own.angles.shape[0]:
         raise NotShown("its heads turn by angles of their own, of which the class has other numbers of heads")
     if seen.angles.shape[-1] != own.angles.shape[-1]:
         raise NotShown("its class has other numbers of tokens")
     turns = seen.of_pairs(own.pairs, own.inputs)
     if turns is None:
         return Fault("layout", f"it turns {_layout(seen)}, and its class {_layout(own)}")
-    angles = turns[0].angle()
-    if bool((wrapped(angles - own.angles[0]).abs() <= CLOSE).all()):
+    heads = slice(None) if alone else slice(1)
+    if bool((wrapped(turns[heads].angle() - own.angles[heads]).abs() <= CLOSE).all()):
         return None
-    known = by_axes(own.angles, theirs.grids)
+    angles, known = turns[0].angle(), by_axes(own.angles, theirs.grids)
     if known is None:
         return Fault("angles", "its tokens turn by other angles than those of its class")
     values, axis, coordinates = known
