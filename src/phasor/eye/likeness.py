@@ -78,8 +78,8 @@ def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Ten
     apart = first * mixture[firsts] + second * mixture[seconds] - values[2]
     if float(apart.abs().max()) > 1e-9 * float(values.abs().max()):
         return None
-    inputs = used.nonzero().flatten()[owners.argsort(stable=True)].view(heads, tokens, -1)
-    return torch.stack((first, second), 2), inputs[..., 0][:, None]
+    origin = used.nonzero().flatten()[owners.argsort(stable=True)].view(heads, 1, tokens, -1)
+    return torch.stack((first, second), 2), origin[..., 0]
 
 
 def _operator(other: Operator, whole: Tensor, origin: Tensor, own_heads: int, cut: Cut, target: int) -> Operator | None:
