@@ -34,16 +34,16 @@ def _alike(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor
     """As `_of_group`, and how many heads have inputs of their own."""
     together = _of_group(other, y, xs)
     if together is not None:
-        return *together, len(y)
+        return together[0], together[1], len(y)
     for order in groups(len(y)):
-        found = []
+        found: list[tuple[Tensor, Tensor]] = []
         for group in order:
             one = _of_group(other, y[group], xs)
             if one is None:
                 break
             found.append(one)
         if len(found) == len(order):
-            whole, origin = (torch.cat(part)[order.flatten().argsort()] for part in zip(*found, strict=True))
+            whole, origin = (torch.cat([one[i] for one in found])[order.flatten().argsort()] for i in (0, 1))
             return whole, origin, order.shape[1]
     return None
 
@@ -78,8 +78,8 @@ def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Ten
     apart = first * mixture[firsts] + second * mixture[seconds] - values[2]
     if float(apart.abs().max()) > 1e-9 * float(values.abs().max()):
         return None
-    inputs = used.nonzero().flatten()[owners.argsort(stable=True)].view(heads, tokens, -1)
-    return torch.stack((first, second), 2), inputs[..., 0][:, None]
+    origin = used.nonzero().flatten()[owners.argsort(stable=True)].view(heads, 1, tokens, -1)
+    return torch.stack((first, second), 2), origin[..., 0]
 
 
 def _operator(other: Operator, whole: Tensor, origin: Tensor, own_heads: int, cut: Cut, target: int) -> Operator | None:

@@ -16,7 +16,6 @@ from .ways import Piece
 CLOSE = 2e-2  # of the length of a row: what half precision leaves
 LAYOUTS = (("interleaved", False), ("sin_cos", False), ("sin_cos", True), ("cos_sin", False))
 LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
-FACTOR = "factor of the positions"
 FIRST = 8  # positions that a first one is sought among
 
 
@@ -131,8 +130,8 @@ def deviation_of_positions(table: Table, added: Added, piece: Piece) -> Deviatio
     if added.values.shape[1] != tokens:
         return "what is added is not a row for each token"
     if abs(added.factor - 1) > CLOSE:
-        everything = (tuple(range(tokens)), tuple(range(len(piece.tokens))))
-        return Deviation(FACTOR, f"positions are added times {added.factor:.4g}", 0, None, *everything)
+        rows, which = (tuple(range(n)) for n in piece.tokens.shape)
+        return Deviation("factor of the positions", f"they are added {added.factor:.4g} times", 0, None, which, rows)
     at = table.positions(added).expand(len(piece.tokens), -1)
     beyond = (at < 0) & live & (piece.positions.cpu() >= len(table.rows)) & (added.indices is None)
     if bool((beyond | ~live).all()):

@@ -165,20 +165,12 @@ class _Examined:
     def _of_added(self, seen: Read, piece: Piece) -> Iterator[Check]:
         for number, added in enumerate(seen.added[0] if seen.added else []):
             config = config_of(self.model, f"{added.module}.x") or self.config
+            check = Check(where=added.module, what=ADDED, against="spec", verdict="not shown")
             if says := lost(added, config):
-                yield Check(
-                    where=added.module,
-                    what=ADDED,
-                    against="spec",
-                    verdict="wrong",
-                    cause="positions lost",
-                    reason=says,
-                    way_out=WAY,
-                )
+                yield replace(check, verdict="wrong", cause="positions lost", reason=says, way_out=WAY)
             if not added.varies or added.multiplied:
                 continue
             self.tables[number] = table = table_of(added, self.model, config)
-            check = Check(where=added.module, what=ADDED, against="spec", verdict="not shown")
             first = first_row(added, self.model, config)
             if any(torch.equal(added.values, other.values) for other in seen.added[0][:number]):
                 says = "the same vectors are added twice"

@@ -90,7 +90,10 @@ def _in_pieces(trial: Trial, what: str, lengths: Sequence[int], how: str) -> Che
             raise NotChecked("every token sees all others, so there is nothing to cache")
         return trial.subject.in_pieces(trial.tokens, trial.positions, [n for n in lengths if n > 0])
 
-    return trial.judged(what, pieces, trial.logits, f"a prompt {how} gives other logits than in one call", PAST)
+    def whole() -> Tensor:  # which counts positions as the pieces do
+        return trial.subject.in_pieces(trial.tokens, trial.positions, [trial.length])
+
+    return trial.judged(what, pieces, whole, f"a prompt {how} gives other logits than in one call", PAST)
 
 
 def padded_left(trial: Trial) -> Check:

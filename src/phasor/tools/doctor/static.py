@@ -162,7 +162,9 @@ def _of_passing(reference: Reference, spec: RotarySpec, within: float) -> Deviat
 
 def _other_pairs(reference: Reference, spec: RotarySpec) -> Deviation:
     count, placed, first = len(reference.pairs), reference.side.placed, _first(reference, spec)
-    if count < spec.pairs and placed is not None and placed.layout.interleaved == spec.interleaved:
+    read = spec.layout.channels()
+    alike = {b - a for a, b in reference.operator.inputs} == {read[spec.pairs] - read[0]}  # apart as they are read
+    if count < spec.pairs and (alike or (placed is not None and placed.layout.interleaved == spec.interleaved)):
         return Deviation("rotary width", f"{2 * count} channels turn, and {spec.rotary_dim} must", first)
     if spec.permuted or (placed is not None and placed.layout.permuted):
         first = 0  # channels are moved
