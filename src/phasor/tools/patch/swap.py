@@ -7,7 +7,6 @@ a recipe, which is a frozen dataclass with ``methods(cls)``.
 
 import ast
 import inspect
-from dataclasses import dataclass
 from functools import cache
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -15,23 +14,23 @@ from typing import Any
 from torch import nn
 
 
-def patched_class(cls: Any, recipe: Any) -> type[nn.Module]:
-    """The subclass of ``cls`` with the methods of ``recipe``, under the name of ``cls``; the same one every time.
+def patched_class(cls: Any, *recipes: Any) -> type[nn.Module]:
+    """The subclass of ``cls`` with the methods of its ``recipes``, under the name of ``cls``; the same one every time.
 
     Equal layers share it, so compiled code that guards by class compiles once.
     """
-    if (cls, recipe) not in _CLASSES:
-        _CLASSES[cls, recipe] = _subclass(cls, recipe)
-    return _CLASSES[cls, recipe]
+    if (cls, recipes) not in _CLASSES:
+        _CLASSES[cls, recipes] = _subclass(cls, recipes)
+    return _CLASSES[cls, recipes]
 
 
-_CLASSES: dict[tuple[Any, Any], type[nn.Module]] = {}
+_CLASSES: dict[tuple[Any, tuple[Any, ...]], type[nn.Module]] = {}
 
 
-def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
+def _subclass(cls: type[nn.Module], recipes: tuple[Any, ...]) -> type[nn.Module]:
     def reduce(self: nn.Module, protocol: Any) -> Any:
         usual: Any = cls.__reduce_ex__(self, 2)
-        return (_empty, (cls, recipe), *usual[2:])
+        return (_empty, (cls, *recipes), *usual[2:])
 
     about = {
         "__module__": cls.__module__,
@@ -40,21 +39,12 @@ def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
         "__reduce_ex__": reduce,
         "_phasor_original": cls,
     }
-    return type(cls.__name__, (cls,), {**about, **recipe.methods(cls)})
+    methods = {name: method for recipe in recipes for name, method in recipe.methods(cls).items()}
+    return type(cls.__name__, (cls,), about | methods)
 
 
-@dataclass(frozen=True)
-class Recipes:
-    """Several recipes for one module: the methods of all of them."""
-
-    recipes: tuple[Any, ...]
-
-    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
-        return {name: method for recipe in self.recipes for name, method in recipe.methods(cls).items()}
-
-
-def _empty(cls: type[nn.Module], recipe: Any) -> nn.Module:
-    patched = patched_class(cls, recipe)
+def _empty(cls: type[nn.Module], *recipes: Any) -> nn.Module:
+    patched = patched_class(cls, *recipes)
     return patched.__new__(patched)
 
 
@@ -95,9 +85,15 @@ def owners(model: nn.Module) -> dict[str, Any]:
     return found
 
 
+def members(cls: type) -> dict[str, Any]:
+    """What a class and those above it define, by name, below what all modules have."""
+    return {n: value for base in reversed(cls.__mro__) if base is not nn.Module for n, value in vars(base).items()}
+
+
 def globals_of(function: Any) -> dict[str, Any]:
     """What a function, the functions inside it and the functions it decorates look up globally, by name."""
     values: dict[str, Any] = {}
+    function = getattr(function, "__func__", function)
     while isinstance(function, FunctionType):
         values |= {n: function.__globals__[n] for n in _names(function.__code__) if n in function.__globals__}
         function = getattr(function, "__wrapped__", None)
