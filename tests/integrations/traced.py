@@ -12,8 +12,7 @@ from phasor.support.findings import Difference
 from phasor.tools.patch import swap
 from phasor.tools.patch.compare import difference_of
 from phasor.tools.patch.regime import RotaryModule
-from phasor.tools.patch.rotate_function import RotatingMethod, RotatingModule
-from phasor.tools.patch.sites import rotating_calls
+from phasor.tools.patch.rotate_function import Rotating, RotatingModule
 from phasor.tools.patch.tables import SelfNumberedModule, StoredTable
 
 
@@ -76,15 +75,10 @@ def own_code_contiguous() -> Iterator[None]:
 
         return called
 
-    def stand_ins(self: RotatingModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
-        own, _ = rotating_calls(cls)
-        return {name: contiguous(own[name]) for name, _ in self.functions}
-
     with pytest.MonkeyPatch.context() as changed:
         for recipe in (RotaryModule, SelfNumberedModule, StoredTable):
             changed.setattr(recipe, "methods", lambda self, cls: {})
-        changed.setattr(RotatingModule, "stand_ins", stand_ins)
-        changed.setattr(RotatingMethod, "methods", lambda self, cls: {self.name: contiguous(getattr(cls, self.name))})
+        changed.setattr(Rotating, "stand_in", lambda self, own, fused=None: contiguous(own))
         changed.setattr(swap, "_CLASSES", {})
         yield
 
@@ -101,19 +95,18 @@ def traced() -> Iterator[Trace]:
 
         return methods
 
-    def stand_ins(self: RotatingModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable[..., Any]]:
-        own, _ = rotating_calls(cls)
-        return {name: trace.beside(cls, name, own[name], f) for name, f in of_functions(self, cls, fused).items()}
+    def of_functions(self: RotatingModule, cls: type[nn.Module], fused: Any = None) -> dict[str, Any]:
+        def beside(one: Rotating, own: Any, fused: Any = None) -> Any:
+            return trace.beside(cls, one.name, own, of_one(one, own, fused))
 
-    def of_method(self: RotatingMethod, cls: type[nn.Module]) -> dict[str, Callable[..., Any]]:
-        found = of_methods(self, cls)
-        return {name: trace.beside(cls, name, getattr(cls, name), ours) for name, ours in found.items()}
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(Rotating, "stand_in", beside)
+            return methods(self, cls, fused)
 
-    of_functions, of_methods = RotatingModule.stand_ins, RotatingMethod.methods
+    methods, of_one = RotatingModule.methods, Rotating.stand_in
     with pytest.MonkeyPatch.context() as changed:
         for recipe in (RotaryModule, SelfNumberedModule):
             changed.setattr(recipe, "methods", beside_forward(recipe.methods))
-        changed.setattr(RotatingModule, "stand_ins", stand_ins)
-        changed.setattr(RotatingMethod, "methods", of_method)
+        changed.setattr(RotatingModule, "methods", of_functions)
         changed.setattr(swap, "_CLASSES", {})
         yield trace

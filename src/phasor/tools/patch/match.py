@@ -13,6 +13,7 @@ from ...support.findings import Difference
 from .compare import Best, compare_self_numbered, compare_stored, compare_tables
 from .damage import compare_undamaged
 from .equal_calls import compare_method
+from .functions import Kind
 from .norms import DeferredNorm, FusedModule, try_fusing
 from .reading import (
     ModelReading,
@@ -37,7 +38,7 @@ from .report import (
     stateful,
     unlike,
 )
-from .rotate_function import CALLS, RotatingMethod, RotatingModule, parameters_of
+from .rotate_function import CALLS, Rotating, RotatingModule, parameters_of
 from .sites import PatchSite, nearest, replaced_on_instance
 from .tables import SelfNumberedModule, Tables, numbering_of, stored_table
 
@@ -148,13 +149,14 @@ def _match_functions(site: PatchSite, reading: ModelReading) -> Match:
                 row = SiteRow(where=site.path, what=name, spec=row.spec, reason=cannot)
                 as_config_says.append(name)
             if row.replaced:
-                rotated.append((name, best[0]))
+                kind: Kind = "static method" if hasattr(type(site.module), name) else "function"
+                rotated.append(Rotating(name, kind, best[0]))
                 as_config_says.append(name)
         rows.append(row)
     if as_config_says:  # the others are code for another layout, which this config does not switch on
         does = f"{UNLIKE}; {', '.join(as_config_says)} does"
         rows = [replace(row, reason=does) if row.reason == UNLIKE else row for row in rows]
-    recipes = ((site.module, RotatingModule(tuple(rotated), site.methods)),) if rotated else ()
+    recipes = ((site.module, RotatingModule(tuple(rotated))),) if rotated else ()
     return Match(site, tuple(rows), recipes, formed)
 
 
@@ -181,7 +183,7 @@ def _match_method(site: PatchSite, reading: ModelReading) -> Match:
         return Match(site, (row,))
     best = compare_method(site.module, function, tables, reading.dtypes, reading.kernel)
     row = _rotated(row, best, [tables[0].spec])
-    recipes = ((site.module, RotatingMethod(site.name, best[0])),) if row.replaced else ()
+    recipes = ((site.module, RotatingModule((Rotating(site.name, "method", best[0]),))),) if row.replaced else ()
     return Match(site, (row,), recipes)
 
 

@@ -197,8 +197,8 @@ def try_fusing(
     if names is None:
         return None
     what = " and ".join(names)
-    if rotating.names != ("forward",):
-        return Fusion(what, reason=f"it rotates in {', '.join(rotating.names)}, not in its forward pass")
+    if [*(own := rotating.methods(type(module)))] != ["forward"]:
+        return Fusion(what, reason=f"it rotates in {', '.join(own)}, not in its forward pass")
     norms, difference = compare_norm(getattr(module, names[0]), names, dtypes)
     if not difference.close or compare_norm(getattr(module, names[1]), names, dtypes)[0] != norms:
         return Fusion(what, reason="they are no RMSNorms of a kind that is known")

@@ -4,7 +4,7 @@ Only the functions that rotate are replaced; tables are formed by the model's ow
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -21,53 +21,14 @@ from ...eye.place import Where
 from ...eye.sites import Side
 from ...eye.spec import NoSpec, measured, sighting
 from ...rotary.spec import RotarySpec
-from .arguments import INLINE, MORE, ODD, Given, NotTold, Turned
+from .arguments import INLINE, MORE, ODD, NotTold, Turned
 from .equal_calls import Way, best_way, does
 from .functions import Holder, holders
 from .match import Match
 from .report import LAST_BITS, SiteRow, agreement, compared
-from .rotate_function import RotateFunction, copied
+from .rotate_function import Rotating, RotatingModule
 from .sites import PatchSite, replaced_on_instance
-from .swap import WRAPS, globals_of, owners, with_globals, wrapping
-
-
-@dataclass(frozen=True)
-class ObservedFunction:
-    """A function of a model, how it rotates, and where its module finds it: ``kind`` as in `Holder`."""
-
-    name: str
-    kind: str
-    method: str
-    given: Given
-    function: RotateFunction
-
-    def stand_in(self, own: Any) -> Any:
-        return self.given.stand_in(self.function, own, takes_self=self.kind == "method")
-
-
-@dataclass(frozen=True)
-class ObservedModule:
-    """Methods for a module in whose code queries and keys were seen to turn."""
-
-    functions: tuple[ObservedFunction, ...]
-
-    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
-        made: dict[str, Any] = {f.name: f.stand_in(getattr(cls, f.name)) for f in self.functions if f.kind == "method"}
-        for f in self.functions:
-            if f.kind == "static method":
-                made[f.name] = staticmethod(f.stand_in(getattr(cls, f.name)))
-        found = {f.name: f for f in self.functions if f.kind == "function"}
-        members = {n: v for base in reversed(cls.__mro__) if base is not nn.Module for n, v in vars(base).items()}
-        for name, value in members.items():
-            known = globals_of(value) if name not in made else {}
-            changes: dict[str, Any] = {n: found[n].stand_in(known[n]) for n in found.keys() & known.keys()}
-            local = {f.name: f.stand_in for f in self.functions if f.kind == "local" and f.method == name}
-            if local:
-                wraps = {f"{WRAPS}{n}": stand_in for n, stand_in in local.items()}
-                made[name] = with_globals(value, changes | wraps, wrapping(value, tuple(local)))
-            elif changes:
-                made[name] = copied(cls, name, changes)
-        return made
+from .swap import owners
 
 
 def observed_matches(model: nn.Module, inputs: Any, kernel: str) -> list[Match]:
@@ -164,14 +125,15 @@ class _Judge:
     def matches(self, rows: dict[Any, SiteRow]) -> Iterator[Match]:
         for row in rows.values():
             yield Match(PatchSite(row.where, self.owners[row.where], "functions"), (row,))
-        functions: dict[str, list[ObservedFunction]] = {}
+        functions: dict[str, list[Rotating]] = {}
         for key, row in rows.items():
             if row.replaced and isinstance(key, Holder):
-                one = ObservedFunction(key.name, key.kind, key.method, *self.ways[key])
+                given, function = self.ways[key]
+                one = Rotating(key.name, key.kind, function, given, key.method)
                 functions.setdefault(row.where, []).append(one)
         for path, several in functions.items():
             owner = self.owners[path]
-            yield Match(PatchSite(path, owner, "functions"), (), ((owner, ObservedModule(tuple(several))),))
+            yield Match(PatchSite(path, owner, "functions"), (), ((owner, RotatingModule(tuple(several))),))
 
 
 def _turned(side: Side, spec: RotarySpec | None) -> Iterator[Turned]:

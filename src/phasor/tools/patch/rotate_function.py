@@ -22,7 +22,8 @@ from ...rotary.kernels.native import kernel as native
 from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
 from ...support.tracing import transformed
-from .swap import with_globals
+from .functions import Kind
+from .swap import WRAPS, globals_of, members, with_globals, wrapping
 from .tables import Form, per_pair
 
 Order = TensorFormat | None
@@ -288,35 +289,47 @@ def _keeps(cos: Tensor, sin: Tensor) -> bool:
 
 
 @dataclass(frozen=True)
-class RotatingModule:
-    """Methods for a module that rotates: copies of its own, in which the stand-ins have the names of the functions."""
+class Rotating:
+    """A function of a model by its ``name``, and how it rotates; ``given``: its `Given`, where no names tell that.
 
-    functions: tuple[tuple[str, RotateFunction], ...]  # by the name of the model's function
-    names: tuple[str, ...]  # methods that call them
+    ``kind``: how its module finds it, as in `Holder`; ``method``: the one in which a local function is made.
+    """
 
-    def stand_ins(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
-        """For each function, by its name, what is called instead."""
-        return {name: function.stand_in(fused) for name, function in self.functions}
+    name: str
+    kind: Kind
+    function: RotateFunction
+    given: Any = None
+    method: str = ""
 
-    def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Callable]:
-        changes = self.stand_ins(cls, fused)
-        static = {name: staticmethod(function) for name, function in changes.items() if hasattr(cls, name)}
-        return static | {name: copied(cls, name, changes) for name in self.names}
+    def stand_in(self, own: Any, fused: Any = None) -> Any:
+        """What is called instead of the model's ``own`` function."""
+        if self.given is None:
+            return self.function.stand_in(fused)
+        return self.given.stand_in(self.function, own, takes_self=self.kind == "method")
 
 
 @dataclass(frozen=True)
-class RotatingMethod:
-    """A method that rotates, of a module that calls no function for it."""
+class RotatingModule:
+    """Methods for a module that rotates: copies of its own, in which the stand-ins have the names of the functions."""
 
-    name: str
-    function: RotateFunction
+    functions: tuple[Rotating, ...]
 
-    def methods(self, cls: type[nn.Module]) -> dict[str, Callable]:
-        return {self.name: self.function.stand_in()}
-
-
-def copied(cls: type[nn.Module], name: str, changes: dict[str, Callable]) -> Any:
-    method = next(vars(k)[name] for k in cls.__mro__ if name in vars(k))
-    if isinstance(method, FunctionType):
-        return with_globals(method, changes)
-    return type(method)(with_globals(method.__func__, changes))  # a static or class method
+    def methods(self, cls: type[nn.Module], fused: Any = None) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for f in self.functions:
+            if "method" in f.kind:
+                stand_in = f.stand_in(getattr(cls, f.name), fused)
+                made[f.name] = stand_in if f.kind == "method" else staticmethod(stand_in)
+        found = {f.name: f for f in self.functions if f.kind == "function"}
+        for name, value in members(cls).items():
+            known = globals_of(value) if name not in made else {}
+            changes = {n: found[n].stand_in(known[n], fused) for n in found.keys() & known.keys()}
+            local = {f.name: f.stand_in for f in self.functions if f.kind == "local" and f.method == name}
+            if local:
+                wraps = {f"{WRAPS}{n}": stand_in for n, stand_in in local.items()}
+                made[name] = with_globals(value, changes | wraps, wrapping(value, tuple(local)))
+            elif isinstance(value, FunctionType) and changes:
+                made[name] = with_globals(value, changes)
+            elif changes:  # a static or class method
+                made[name] = type(value)(with_globals(value.__func__, changes))
+        return made

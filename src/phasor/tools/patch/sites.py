@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from .swap import globals_of
+from .swap import globals_of, members
 
 FORMS_TABLES = re.compile(r"rotary|rope", re.IGNORECASE)
 ROTATES = re.compile(r"^(vision_)?apply_(multidimensional_)?(rotary|rope)")
@@ -82,13 +82,11 @@ def rotating_calls(cls: type) -> tuple[dict[str, Callable], tuple[str, ...]]:
     """The functions that a class calls to rotate, by name, and those of its methods that call them."""
     functions: dict[str, Callable] = {}
     methods = []
-    members = {n: value for base in reversed(cls.__mro__) if base is not nn.Module for n, value in vars(base).items()}
-    for name, value in members.items():
+    for name, value in members(cls).items():
         if isinstance(value, staticmethod) and ROTATES.search(name):
             functions[name] = value.__func__
             continue
-        function = getattr(value, "__func__", value)
-        called = {n: f for n, f in globals_of(function).items() if ROTATES.search(n) and callable(f)}
+        called = {n: f for n, f in globals_of(value).items() if ROTATES.search(n) and callable(f)}
         if called:
             functions |= called
             methods.append(name)

@@ -95,9 +95,15 @@ def owners(model: nn.Module) -> dict[str, Any]:
     return found
 
 
+def members(cls: type) -> dict[str, Any]:
+    """What a class and those above it define, by name, below what all modules have."""
+    return {n: value for base in reversed(cls.__mro__) if base is not nn.Module for n, value in vars(base).items()}
+
+
 def globals_of(function: Any) -> dict[str, Any]:
     """What a function, the functions inside it and the functions it decorates look up globally, by name."""
     values: dict[str, Any] = {}
+    function = getattr(function, "__func__", function)
     while isinstance(function, FunctionType):
         values |= {n: function.__globals__[n] for n in _names(function.__code__) if n in function.__globals__}
         function = getattr(function, "__wrapped__", None)
