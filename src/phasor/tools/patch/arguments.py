@@ -213,33 +213,26 @@ class Turned:
                 yield self.cos[:, start : start + count], self.sin[:, start : start + count]
 
 
-@dataclass(frozen=True)
-class NotTold:
-    """Why the arguments of a call do not say how it rotates."""
-
-    reason: str
-
-
-def told(call: SeenCall, seen: Turned) -> list[tuple[Given, Form]] | NotTold:
+def told(call: SeenCall, seen: Turned) -> list[tuple[Given, Form]] | str:
     """What the arguments of one call may be; or why that is not known."""
     leaves = list(_leaves(call.arguments))
     tensors = {path: value for path, value in leaves if isinstance(value, Tensor)}
     if any(value.is_complex() for value in tensors.values()):
-        return NotTold(COMPLEX)
+        return COMPLEX
     positions = [path for path, value in tensors.items() if _counts(value, seen)]
     tables = [role for path, value in tensors.items() for role in _roles(path, value, seen, positions)]
     ways = list(_ways(tables, positions, seen))
     if not ways:
-        return NotTold(INLINE)
+        return INLINE
     if odd := next((p for p, v in leaves if not isinstance(v, Tensor) and (len(p) > 1 or not _plain(v))), None):
-        return NotTold(f"its argument {_said(odd)} {ODD} a tensor nor a plain value")
+        return f"its argument {_said(odd)} {ODD} a tensor nor a plain value"
     used = {role.path[: len(path)] for role in tables for path in tensors} | set(positions)
     heads = tuple(p for p, x in tensors.items() if p not in used and x.is_floating_point() and x.ndim > 2)
     if odd := next((path for path in tensors if path not in used and path not in heads), None):
-        return NotTold(f"its argument {_said(odd)} {ODD} heads nor what they turn by")
+        return f"its argument {_said(odd)} {ODD} heads nor what they turn by"
     results = _results(call, [at(call.arguments, path) for path in heads])
     if results is None:
-        return NotTold(MORE)
+        return MORE
     (many, transposed), first = results, at(call.arguments, heads[0])
     given = call.result[0] if many else call.result
     cast = given.dtype if given.dtype.itemsize < first.dtype.itemsize else None

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
-from .arguments import TOKENS, Given, NotTold, Path, Turned, at, joined, told
+from .arguments import TOKENS, Given, Path, Turned, at, joined, told
 from .compare import INCOMPARABLE, LENGTHS, Best, best_of, difference_of, largest, positions_for, shaped
 from .functions import Holder
 from .rotate_function import CALLS, Order, RotateFunction, parameters_of, ways
@@ -170,11 +170,11 @@ def compare_method(
 
 def best_way(
     holder: Holder, seen: Sequence[Turned], dtypes: Sequence[torch.dtype], kernel: str
-) -> tuple[Way | None, Difference] | NotTold:
+) -> tuple[Way | None, Difference] | str:
     """The way to rotate that agrees best with a function, by what may have been seen; or why there is none to try."""
     several = [(told(call, one), one.layout) for one in seen for call in holder.calls[:MOST_CALLS]]
-    known, layout = next((one for one in several if not isinstance(one[0], NotTold)), several[0])
-    if isinstance(known, NotTold):
+    known, layout = next((one for one in several if not isinstance(one[0], str)), several[0])
+    if isinstance(known, str):
         return known
     layouts = dict.fromkeys((layout, replace(layout, trailing=False)))
     tried = [(given, way) for given, form in known for one in layouts for way in ways(one, form, kernel=kernel)]

@@ -211,17 +211,12 @@ def match_norms(matched: Match, dtypes: tuple[torch.dtype, ...]) -> Match:
     recipe = dict(matched.recipes).get(site.module)
     if not isinstance(recipe, RotatingModule):
         return matched
-    fusion = try_fusing(site.module, recipe, matched.tables, dtypes)
-    if fusion is None:
+    tried = try_fusing(SiteRow(where=site.path, what=""), site.module, recipe, matched.tables, dtypes)
+    if tried is None:
         return matched
-    row = SiteRow(where=site.path, what=fusion.what, reason=fusion.reason)
-    if fusion.norms is not None:
-        row = replace(row, spec=fusion.norms.describe())
-    if not row.replaced or fusion.norms is None:
-        return replace(matched, rows=(*matched.rows, row))
-    row = compared(row, fusion.difference, f"{agreement(fusion.difference)}, forwards")
-    norms = ((getattr(site.module, name), DeferredNorm()) for name in fusion.norms.names)
-    return Match(
-        site, (*matched.rows, replace(row, kernel="apply_qk_norm_rotary")),
-        ((site.module, FusedModule(recipe, fusion.norms)), *norms),
-    )  # fmt: skip
+    row, norms = tried
+    rows = (*matched.rows, row)
+    if norms is None:
+        return replace(matched, rows=rows)
+    deferred = ((getattr(site.module, name), DeferredNorm()) for name in norms.names)
+    return Match(site, rows, ((site.module, FusedModule(recipe, norms)), *deferred))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from itertools import product
 from typing import Any
@@ -23,6 +23,7 @@ from ...support.findings import Difference
 from ...support.preserve_state import undisturbed
 from ...support.tracing import watched
 from .compare import INCOMPARABLE, best_of, difference_of, largest, positions_for
+from .report import SiteRow, agreement, compared
 from .rotate_function import RotatingModule
 from .swap import is_patched, patched_class
 from .tables import Tables
@@ -179,41 +180,40 @@ class FusedModule:
         return plain | {"forward": fusing(self.norms, fused["forward"], plain["forward"])}
 
 
-@dataclass(frozen=True)
-class Fusion:
-    """What was found about one module: its norms, how far the whole is off, and why it is left."""
-
-    what: str
-    norms: QKNorms | None = None
-    difference: Difference = INCOMPARABLE
-    reason: str = ""
-
-
 def try_fusing(
-    module: nn.Module, rotating: RotatingModule, tables: tuple[Tables, ...], dtypes: tuple[torch.dtype, ...]
-) -> Fusion | None:
-    """None for a module without norms of q and k."""
+    row: SiteRow,
+    module: nn.Module,
+    rotating: RotatingModule,
+    tables: tuple[Tables, ...],
+    dtypes: tuple[torch.dtype, ...],
+) -> tuple[SiteRow, QKNorms | None] | None:
+    """What became of the norms of q and k of a module, and how they compute; None for a module without them."""
     names = norms_of(module)
     if names is None:
         return None
-    what = " and ".join(names)
+    row = replace(row, what=" and ".join(names))
     if [*(own := rotating.methods(type(module)))] != ["forward"]:
-        return Fusion(what, reason=f"it rotates in {', '.join(own)}, not in its forward pass")
+        return replace(row, reason=f"it rotates in {', '.join(own)}, not in its forward pass"), None
     norms, difference = compare_norm(getattr(module, names[0]), names, dtypes)
     if not difference.close or compare_norm(getattr(module, names[1]), names, dtypes)[0] != norms:
-        return Fusion(what, reason="they are no RMSNorms of a kind that is known")
+        return replace(row, reason="they are no RMSNorms of a kind that is known"), None
+    row = replace(row, spec=norms.describe())
     if any(p.is_meta for p in module.parameters()):
-        return Fusion(what, norms, reason="on the meta device the module cannot be run to be compared")
+        return replace(row, reason="on the meta device the module cannot be run to be compared"), None
     arguments = _arguments(module, tables)
     if arguments is None:
-        return Fusion(what, norms, reason="its arguments are not known")
+        return replace(row, reason="its arguments are not known"), None
     try:
         difference = _compared(module, FusedModule(rotating, norms), arguments)
     except (AssertionError, ValueError) as error:  # of `PENDING`, and of the checks of apply_qk_norm_rotary
-        return Fusion(what, norms, reason=f"they do not stand right before the rotation ({error})")
+        return replace(row, reason=f"they do not stand right before the rotation ({error})"), None
     except Exception as error:  # of the model's own code, on arguments that are made up here
-        return Fusion(what, norms, reason=f"it could not be run to be compared ({type(error).__name__}: {error})")
-    return Fusion(what, norms, difference, "" if difference.close else "the module then gives something else")
+        why = f"it could not be run to be compared ({type(error).__name__}: {error})"
+        return replace(row, reason=why), None
+    if not difference.close:
+        return replace(row, reason="the module then gives something else"), None
+    row = compared(row, difference, f"{agreement(difference)}, forwards")
+    return replace(row, kernel="apply_qk_norm_rotary"), norms
 
 
 def _arguments(module: nn.Module, tables: tuple[Tables, ...]) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from ...eye.place import Where
 from ...eye.sites import Side
 from ...eye.spec import NoSpec, measured, sighting
 from ...rotary.spec import RotarySpec
-from .arguments import INLINE, MORE, ODD, NotTold, Turned
+from .arguments import INLINE, MORE, ODD, Turned
 from .equal_calls import Way, best_way, does
 from .functions import Holder, holders
 from .match import Match
@@ -99,8 +99,8 @@ class _Judge:
         turned = list(_turned(side, spec or _own_spec(side) if holder.pure else None))
         way = next((w for h, w in self.ways.items() if h.like(holder) and does(holder, w).exact), None)
         judged = (way, does(holder, way)) if way else best_way(holder, turned, self.dtypes, self.kernel)
-        if isinstance(judged, NotTold):
-            return replace(row, reason=_inline(place) if judged.reason == INLINE else f"{judged.reason} (in {holder})")
+        if isinstance(judged, str):
+            return replace(row, reason=_inline(place) if judged == INLINE else f"{judged} (in {holder})")
         way, difference = judged
         if way is None or not difference.close:
             return replace(row, reason=f"{MORE} (in {holder})")

@@ -18,7 +18,7 @@ from .reading import ModelReading, parts_of
 from .regime import FrozenGenerate, Regime, RotaryModule, check_regime
 from .report import PatchReport, Swap
 from .sites import find
-from .swap import Recipes, original_class, owners, patched_class
+from .swap import original_class, owners, patched_class
 
 
 def patch(
@@ -141,12 +141,7 @@ def replace_sites(matches: Sequence[Match]) -> tuple[Swap, ...]:
         for module, recipe in matched.recipes:
             recipes.setdefault(module, []).append(recipe)
     swaps = tuple(
-        Swap(
-            module,
-            type(module),
-            patched_class(type(module), several[0] if len(several) == 1 else Recipes(tuple(several))),
-        )
-        for module, several in recipes.items()
+        Swap(module, type(module), patched_class(type(module), *several)) for module, several in recipes.items()
     )
     for swap in swaps:
         swap.module.__class__ = swap.after

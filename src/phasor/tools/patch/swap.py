@@ -7,7 +7,6 @@ a recipe, which is a frozen dataclass with ``methods(cls)``.
 
 import ast
 import inspect
-from dataclasses import dataclass
 from functools import cache
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -15,23 +14,23 @@ from typing import Any
 from torch import nn
 
 
-def patched_class(cls: Any, recipe: Any) -> type[nn.Module]:
-    """The subclass of ``cls`` with the methods of ``recipe``, under the name of ``cls``; the same one every time.
+def patched_class(cls: Any, *recipes: Any) -> type[nn.Module]:
+    """The subclass of ``cls`` with the methods of its ``recipes``, under the name of ``cls``; the same one every time.
 
     Equal layers share it, so compiled code that guards by class compiles once.
     """
-    if (cls, recipe) not in _CLASSES:
-        _CLASSES[cls, recipe] = _subclass(cls, recipe)
-    return _CLASSES[cls, recipe]
+    if (cls, recipes) not in _CLASSES:
+        _CLASSES[cls, recipes] = _subclass(cls, recipes)
+    return _CLASSES[cls, recipes]
 
 
-_CLASSES: dict[tuple[Any, Any], type[nn.Module]] = {}
+_CLASSES: dict[tuple[Any, tuple[Any, ...]], type[nn.Module]] = {}
 
 
-def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
+def _subclass(cls: type[nn.Module], recipes: tuple[Any, ...]) -> type[nn.Module]:
     def reduce(self: nn.Module, protocol: Any) -> Any:
         usual: Any = cls.__reduce_ex__(self, 2)
-        return (_empty, (cls, recipe), *usual[2:])
+        return (_empty, (cls, *recipes), *usual[2:])
 
     about = {
         "__module__": cls.__module__,
@@ -40,21 +39,12 @@ def _subclass(cls: type[nn.Module], recipe: Any) -> type[nn.Module]:
         "__reduce_ex__": reduce,
         "_phasor_original": cls,
     }
-    return type(cls.__name__, (cls,), {**about, **recipe.methods(cls)})
+    methods = {name: method for recipe in recipes for name, method in recipe.methods(cls).items()}
+    return type(cls.__name__, (cls,), about | methods)
 
 
-@dataclass(frozen=True)
-class Recipes:
-    """Several recipes for one module: the methods of all of them."""
-
-    recipes: tuple[Any, ...]
-
-    def methods(self, cls: type[nn.Module]) -> dict[str, Any]:
-        return {name: method for recipe in self.recipes for name, method in recipe.methods(cls).items()}
-
-
-def _empty(cls: type[nn.Module], recipe: Any) -> nn.Module:
-    patched = patched_class(cls, recipe)
+def _empty(cls: type[nn.Module], *recipes: Any) -> nn.Module:
+    patched = patched_class(cls, *recipes)
     return patched.__new__(patched)
 
 
