@@ -71,7 +71,7 @@ INSIDE = {
     ],
     "encodings": [
         "base",
-        "by_distance cape complex_embedding floater grouped learned none own_heads randomised",
+        "by_distance cape complex_embedding floater grouped learned none randomised",
         "alibi rotary shaw sinusoidal t5",
         "abacus bipe by_coordinates cope dape deberta fire fox high_frequency kerple pope sandwich",
         "stick_breaking tempered tisa transformer_xl tupe xpos",

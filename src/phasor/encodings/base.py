@@ -179,8 +179,10 @@ def for_heads(x: Tensor, heads: int) -> Tensor:
     return x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
-def check_heads(encoding: Encoding, num_heads: int, q: Tensor, way_out: str = "") -> None:
-    """Raise ``ValueError`` unless q has the heads that the encoding was made for."""
-    if q.shape[1] != num_heads:
-        name = type(encoding).__name__
-        raise ValueError(f"q must have the {num_heads} heads that {name} was made for, got {q.shape[1]}{way_out}")
+def check_heads(encoding: Encoding, num_heads: int, q: Tensor, way_out: str = "", k: Tensor | None = None) -> None:
+    """Raise ``ValueError`` unless q, and k if given, have the heads that the encoding was made for."""
+    own = ", each with a rotation of its own, got {}; repeat_interleave the shared heads of k and v"
+    for of, x, says in (("q", q, ", got {}" + way_out), ("k", k, own)):
+        if x is not None and x.shape[1] != num_heads:
+            name = type(encoding).__name__
+            raise ValueError(f"{of} must have the {num_heads} heads that {name} was made for{says.format(x.shape[1])}")

@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from ..rotary.rotation import Rotation
-from .base import Encoding, wide
+from .base import Encoding, check_heads, wide
 from .grouped import Grouped
-from .own_heads import check_own_heads
 
 
 class ByCoordinates(Encoding):
@@ -30,7 +29,7 @@ class ByCoordinates(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
         if self.num_heads is not None:
-            check_own_heads(self, self.num_heads, q, k)
+            check_heads(self, self.num_heads, q, k=k)
         return self.turn(q, self._checked(q_positions, q)), self.turn(k, self._checked(k_positions, k))
 
     def _checked(self, coordinates: Tensor, x: Tensor) -> Tensor:

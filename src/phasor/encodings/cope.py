@@ -34,7 +34,7 @@ class CoPE(Encoding):
         whole("head_dim", head_dim)
         whole("num_positions", num_positions)
         flag("scaled", scaled)
-        self.scaled = scaled
+        self.num_positions, self.scaled = num_positions, scaled
         self.table = nn.Parameter(torch.empty(head_dim, num_positions))
         self.reset_parameters()
 
@@ -48,10 +48,7 @@ class CoPE(Encoding):
         assert tokens.visible is not None
         q, k = q.to(wide(q.dtype)), for_heads(k.to(wide(k.dtype)), q.shape[1])
         gates = (scale * q @ k.mT).sigmoid() * tokens.visible
-        at = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=self.table.shape[1] - 1)
+        at = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=self.num_positions - 1)
         below = at.detach().floor()
         by_position = q @ self.table.to(q.dtype) * (scale if self.scaled else 1.0)
         return torch.lerp(by_position.gather(-1, below.long()), by_position.gather(-1, at.ceil().long()), at - below)
-
-    def extra_repr(self) -> str:
-        return f"num_positions={self.table.shape[1]}, scaled={self.scaled}"

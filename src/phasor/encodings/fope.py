@@ -9,9 +9,8 @@ from ..rotary.fixed_point import steps
 from ..rotary.layout import Layout
 from ..rotary.rotation import Rotation
 from ..support.checks import number, whole
-from .base import Encoding, wide
+from .base import Encoding, check_heads, wide
 from .high_frequency import fast_frequencies
-from .own_heads import check_own_heads
 from .sinusoidal import waves
 
 
@@ -64,7 +63,7 @@ class FoPE(Encoding):
                 coef.add_(one)
 
     def rotate(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor) -> tuple[Tensor, Tensor]:
-        check_own_heads(self, self.num_heads, q, k)
+        check_heads(self, self.num_heads, q, k=k)
         of_q = self._tables(q_positions, wide(q.dtype))
         of_k = None if k_positions is q_positions else self._tables(k_positions, wide(k.dtype))
         return apply_rotary_qk(q, k, of_q, k_rotation=of_k)

@@ -33,7 +33,7 @@ class Shaw(Encoding):
         whole("head_dim", head_dim)
         whole("max_distance", max_distance, at_least=0)
         whole("max_future", max_future, at_least=0)
-        self.max_past, self.max_future = max_distance, max_future
+        self.max_distance, self.max_future = max_distance, max_future
         self.key_table = nn.Embedding(max_distance + max_future + 1, head_dim)
         self.value_table = nn.Embedding(max_distance + max_future + 1, head_dim) if with_values else None
         self.needs_weights = with_values
@@ -61,8 +61,5 @@ class Shaw(Encoding):
         return by_distance.scatter_add(-1, index, weights) @ self.value_table.weight.to(weights.dtype)
 
     def _index(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        offset = (-distances(q_positions, k_positions)).clamp(-self.max_past, self.max_future) + self.max_past
+        offset = (-distances(q_positions, k_positions)).clamp(-self.max_distance, self.max_future) + self.max_distance
         return offset.unsqueeze(-3)
-
-    def extra_repr(self) -> str:
-        return f"max_distance={self.max_past}, max_future={self.max_future}"
