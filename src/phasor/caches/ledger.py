@@ -113,8 +113,6 @@ class KeyLedger:
 
         Keys that come rotated are kept as they are, and only with ``keep="residual"``.
         """
-        if rotated and self.keep == "raw":
-            raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
         positions = self._positions_of(k, positions)
         self._add(k, positions, v, lambda: self._new(k, positions, v, rotated))
 
@@ -236,8 +234,6 @@ class KeyLedger:
         if k.shape[-2] != len(depth):
             raise ValueError(f"parents must have one entry for each of {k.shape[-2]} drafts, got {len(depth)}")
         positions = tokens.positions.amax(-1, keepdim=True) + depth
-        if rotated and self.keep == "raw":
-            raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
         self._add(k, positions, v, lambda: self._new(k, positions, v, rotated), twice=True)
         self._tokens = replace(self._held, parents=tuple(parents))
         return tree_mask(parents, len(tokens), tokens.keys.device)
@@ -382,6 +378,8 @@ class KeyLedger:
 
     def _new(self, k: Tensor, positions: Tensor, v: Tensor | None, rotated: bool) -> Tokens:
         """Tokens that have been nowhere else."""
+        if rotated and self.keep == "raw":
+            raise ValueError("k must be raw for keep='raw', got rotated keys, which were rounded; use keep='residual'")
         if rotated:
             return Tokens(k, v, positions, None)
         return self._placed(Origin.of(k, positions, None), positions, v)

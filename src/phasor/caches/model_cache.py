@@ -200,17 +200,18 @@ class LedgerCache(Cache):
         most: int | None = None,
         unpadded: bool = False,
     ) -> None:
-        check_sizes(sinks, window, seq_len, most)
+        whole("sinks", sinks, at_least=0)
         whole("block", block)
+        for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
+            if value is not None:
+                whole(name, value)
+        if sinks and window is None:
+            raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
         if window is not None and block >= window:
             raise ValueError(f"block must be less than the window, {window}, got {block}")
         self.unpadded = unpadded
-        super().__init__(
-            layers=[
-                _layer(i, own, spec, {"sinks": sinks, "window": window, "block": block, "most": most})
-                for i, (own, spec) in enumerate(layers_of(model, seq_len, angles))
-            ]
-        )
+        how = {"sinks": sinks, "window": window, "block": block, "most": most}
+        super().__init__(layers=_layers_of(model, seq_len, angles, how))
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -293,18 +294,8 @@ def _fork(layer: LedgerLayer) -> LedgerLayer:
     return other
 
 
-def check_sizes(sinks: int, window: int | None, seq_len: int | None, most: int | None) -> None:
-    """``ValueError`` for sizes of a cache that are no numbers, and for sinks without a window."""
-    whole("sinks", sinks, at_least=0)
-    for name, value in (("window", window), ("seq_len", seq_len), ("most", most)):
-        if value is not None:
-            whole(name, value)
-    if sinks and window is None:
-        raise ValueError(f"window must say how many tokens stay beside the sinks, got None with sinks={sinks}")
-
-
-def layers_of(model: Any, seq_len: int | None, angles: Angles | None) -> list[tuple[Any, RotarySpec | None]]:
-    """For each layer of a model or its config: the layer of a cache that transformers gives it, and what rotates."""
+def _layers_of(model: Any, seq_len: int | None, angles: Angles | None, how: dict[str, Any]) -> list[Any]:
+    """A layer for each that transformers gives the cache of a model or its config, with what rotates there."""
     inner: Any = model.model if isinstance(model, Observation) else model
     config = getattr(inner, "config", inner)
     if not hasattr(config, "get_text_config"):
@@ -314,7 +305,16 @@ def layers_of(model: Any, seq_len: int | None, angles: Angles | None) -> list[tu
     theirs = DynamicCache(config=config).layers
     if len(theirs) != len(specs):
         raise ValueError(f"model must have a layer of its cache for each of {len(specs)} layers, got {len(theirs)}")
-    return list(zip(theirs, specs, strict=True))
+    layers = []
+    for index, (own, spec) in enumerate(zip(theirs, specs, strict=True)):
+        if type(own) is DynamicSlidingWindowLayer:
+            layers.append(LedgerLayer(spec, window=own.sliding_window, sliding=True))
+        elif type(own) is DynamicLayer:
+            layers.append(LedgerLayer(spec, **how))
+        else:
+            name = type(own).__name__
+            raise ValueError(f"model must have layers that keep keys and values only, and layer {index} has a {name}")
+    return layers
 
 
 def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:
@@ -325,13 +325,3 @@ def _specs(rotary: ModelRotary, seq_len: int | None) -> list[RotarySpec | None]:
             "phasor.patch(model, seq_len=n) freezes the model, and seq_len=n its cache"
         )
     return [spec if spec is None or seq_len is None else spec.at_length(seq_len) for spec in rotary.layers]
-
-
-def _layer(index: int, theirs: Any, spec: RotarySpec | None, how: dict[str, Any]) -> LedgerLayer:
-    if type(theirs) is DynamicSlidingWindowLayer:
-        return LedgerLayer(spec, window=theirs.sliding_window, sliding=True)
-    if type(theirs) is DynamicLayer:
-        return LedgerLayer(spec, **how)
-    raise ValueError(
-        f"model must have layers that keep keys and values only, and layer {index} has a {type(theirs).__name__}"
-    )
