@@ -7,7 +7,7 @@ from .keys import Keys, is_base, is_dict, is_length, is_number, is_share, must, 
 from .layers import Head
 from .refusal import REMOVE, Reason, Refused, ambiguous, contradiction, unread
 from .schemes import ORIGINAL, SCHEMES, TYPES
-from .text_row import Rope, SpecFields, TextReading, TextRow
+from .text_row import Rope, SpecFields, TextReading
 
 ROPE_KEYS = (
     *TYPES, "rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved", "finetuned",
@@ -126,20 +126,6 @@ def _must_agree(reading: TextReading, kind: str, places: list[tuple[str, Any]]) 
                 raise unread(where + name, value[name], f"{code} has no such key{near(name, ROPE_KEYS)}")
             out = f"{code} may take either dictionary alone (None: not there): keep one"
             raise contradiction(first + name, path + name, values, out, first.rstrip("."), path.rstrip("."))
-
-
-def refuse_gaps(row: TextRow, keys: Keys, *names: str, yarn: tuple[str, ...] = ()) -> None:
-    """Raise ``ValueError`` where a dictionary under a kind of layer leaves out what its class fills in elsewhere.
-
-    ``yarn``: what else it must say, if its scheme is YaRN.
-    """
-    dicts = [(path, data) for path, data in keys.entries(*row.dicts) if isinstance(data, dict)]
-    inside = [(f"{path}.{kind}", data[kind]) for path, data in dicts for kind in row.kinds if kind in data]
-    for path, rope in inside:
-        for name in (*names, *yarn) if isinstance(rope, dict) else ():
-            if rope.get(name) is None and (name in names or "yarn" in (rope.get("rope_type"), rope.get("type"))):
-                why = f"{row.config} takes another default under a kind of layer than without a dictionary"
-                raise ambiguous(f"{path}.{name}", why)
 
 
 def class_default(reading: TextReading, more: dict[str, Any]) -> Keys:

@@ -5,12 +5,26 @@ from dataclasses import replace
 from ...support.checks import number
 from ..reading.keys import Keys, agreed, is_list, is_size
 from ..reading.refusal import Reason, Refused, ambiguous, unread
-from ..reading.rope import refuse_gaps
 from ..reading.row import no_rotary
 from ..reading.text_row import ANY_NAMES, TextRow
 
 CHATGLM_6B = ("the first ChatGLM-6B forms its angles in float16; this spec has the ladder without that rounding",)
 MIMO_SAYS = {"rope_theta": 5_000_000, "swa_rope_theta": 10_000, "partial_rotary_factor": 0.334}
+
+
+def no_gaps(row: TextRow, keys: Keys, names: tuple[str, ...], yarn: tuple[str, ...] = ()) -> TextRow:
+    """Raise ``ValueError`` where a dictionary under a kind of layer leaves out what its class fills in elsewhere.
+
+    ``yarn``: what else it must say, if its scheme is YaRN.
+    """
+    dicts = [(path, data) for path, data in keys.entries(*row.dicts) if isinstance(data, dict)]
+    inside = [(f"{path}.{kind}", data[kind]) for path, data in dicts for kind in row.kinds if kind in data]
+    for path, rope in inside:
+        for name in (*names, *yarn) if isinstance(rope, dict) else ():
+            if rope.get(name) is None and (name in names or "yarn" in (rope.get("rope_type"), rope.get("type"))):
+                why = f"{row.config} takes another default under a kind of layer than without a dictionary"
+                raise ambiguous(f"{path}.{name}", why)
+    return row
 
 
 def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
@@ -25,8 +39,7 @@ def base_at_the_top(row: TextRow, keys: Keys) -> TextRow:
             if data["rope_theta"] != top:
                 why = f"the code takes compress_rope_theta, {top!r}, for a dictionary that names no layers"
                 raise unread(f"{path}.rope_theta", data["rope_theta"], why, "keep that")
-    refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor", yarn=("attention_factor",))
-    return row
+    return no_gaps(row, keys, ("rope_theta", "partial_rotary_factor"), yarn=("attention_factor",))
 
 
 def one_width(row: TextRow, keys: Keys) -> TextRow:
@@ -49,12 +62,6 @@ def whole_heads(row: TextRow, keys: Keys) -> TextRow:
     """Mistral 4 takes the rotated share of head_dim, which must be the width of its heads."""
     nope, rope = (keys.size(name) or 64 for name in ("qk_nope_head_dim", "qk_rope_head_dim"))
     agreed([("qk_nope_head_dim + qk_rope_head_dim", nope + rope), *keys.entries("head_dim")])
-    return row
-
-
-def says_all(row: TextRow, keys: Keys) -> TextRow:
-    """NeoMME's class fills in a share for each kind, and a scheme unless it is called ``rope_type``."""
-    refuse_gaps(row, keys, "rope_type", "partial_rotary_factor")
     return row
 
 
@@ -95,8 +102,7 @@ def mimo(row: TextRow, keys: Keys) -> TextRow:
         agreed([(f"the default of {row.config}", value), *keys.entries(name)])
         keys.explain("no effect: its class does not read it, and has the same by default", name)
     keys.explain("the width of all heads", "swa_head_dim")
-    refuse_gaps(row, keys, "rope_theta", "partial_rotary_factor")
-    return row
+    return no_gaps(row, keys, ("rope_theta", "partial_rotary_factor"))
 
 
 def attention_and_mlp(row: TextRow, keys: Keys) -> TextRow:
@@ -134,12 +140,6 @@ def of_both_streams(hidden: int, heads: int) -> float:
 def rounded_down(hidden: int, heads: int) -> float:
     """GLM-4 MoE rounds the width of its heads down."""
     return hidden // heads
-
-
-def all_heads(keys: Keys, heads: int) -> int:
-    """HY 4's class sets one key head per query head."""
-    keys.explain("no effect: its class sets one per query head", "num_key_value_heads")
-    return heads
 
 
 def falcon_kv_heads(keys: Keys, heads: int) -> int:

@@ -1,12 +1,11 @@
 """Towers whose configs have keys of their own: readers of whole configs, and what follows a reading."""
 
 from dataclasses import replace
-from typing import Any
 
 from ...rotary.axes import Alternating, Axial, Listed
 from ...rotary.frequencies import inverse_frequencies_float32
 from ...rotary.model_rotary import ModelRotary
-from ...rotary.spec import RotarySpec
+from ...rotary.spec import RotarySpec, Tables
 from ..reading.keys import agreed, is_size
 from ..reading.refusal import contradiction
 from ..reading.row import NoRotary
@@ -28,25 +27,12 @@ def clvp(part: TowerConfig) -> ModelRotary:
     return of_one_spec(part, spec, ("attention",) * layers, heads, targets=("q", "k", "v"), notes=notes)
 
 
-def conformer(part: TowerConfig, names: GridNames, sizes: tuple[int, int, int]) -> ModelRotary:
-    """The conformers of wav2vec2 and of its heirs, which rotate only if ``position_embeddings_type`` says so."""
-    note = "hidden states are rotated, a slice for each head, before they are projected to q and k; v is not"
-    keys = ("position_embeddings_type", "rotary_embedding_base")
-    return _switched(part, keys, False, names, sizes, note)
-
-
-def saprot(part: TowerConfig) -> ModelRotary:
-    """Evolla's protein encoder: an ESM that rotates by default."""
-    note, keys = "queries are scaled by head_dim ** -0.5 before the rotation", ("position_embedding_type", "rope_theta")
-    return _switched(part, keys, True, PLAIN, (1280, 20, 33), note, tables="rounded")
-
-
-def _switched(
-    part: TowerConfig, keys: tuple[str, str], by_default: bool, names: GridNames, sizes: tuple[int, int, int],
-    note: str, **more: Any,
+def switched(
+    part: TowerConfig, switch: str, base: str, names: GridNames, sizes: tuple[int, int, int], note: str,
+    by_default: bool = False, tables: Tables = "activation",
 ) -> ModelRotary:  # fmt: skip
-    """One axis, if the first key says "rotary"; the second holds the base, for the code has no rope parameters."""
-    switch, base = keys
+    """The conformers of wav2vec2 and its heirs, and Evolla's ESM: one axis, if a key says "rotary" (or nothing, where
+    that is the default); another key holds the base, for the code has no rope parameters."""
     kind = part.keys.word(switch)
     if kind != "rotary" and not (kind is None and by_default):
         stated = "is not stated, and not rotary by default" if kind is None else f"is {kind!r}"
@@ -54,7 +40,7 @@ def _switched(
     part.keys.explain("rotary", switch)
     hidden, heads, layers = part.sizes(names, sizes)
     head_dim = part.head_dim("hidden_size", hidden, heads)
-    spec = RotarySpec(head_dim=head_dim, base=replace(part, dicts=()).base(10_000.0, (base,)), **more)
+    spec = RotarySpec(head_dim=head_dim, base=replace(part, dicts=()).base(10_000.0, (base,)), tables=tables)
     return of_one_spec(part, spec, ("attention",) * layers, heads, notes=(note,))
 
 
