@@ -6,6 +6,7 @@ from torch import Tensor
 from ..rotary.rotation import Rotation
 from .base import Encoding, check_heads, wide
 from .grouped import Grouped
+from .learned import check_inside
 
 
 class ByCoordinates(Encoding):
@@ -104,13 +105,7 @@ class Placed(Encoding):
         return self.encoding.default_scale(head_dim)
 
     def _at(self, positions: Tensor) -> Tensor:
-        number = self.coordinates.shape[1]
-        if not torch.compiler.is_compiling() and positions.numel():
-            low, high = (int(end) for end in torch.aminmax(positions))
-            if low < 0 or high >= number:
-                raise ValueError(
-                    f"positions must be numbers of the {number} coordinates (0 to {number - 1}), got {low} to {high}; "
-                    "give Placed the coordinates of all tokens"
-                )
+        way_out = "give Placed the coordinates of all tokens"
+        check_inside(positions, self.coordinates.shape[1], "be numbers of the {} coordinates", way_out)
         at = self.coordinates.to(positions.device)[:, positions]
         return at.squeeze(0) if len(self.coordinates) == 1 else at

@@ -34,13 +34,15 @@ class Learned(Encoding):
         return (x + self.table(positions)).to(x.dtype)
 
 
-def check_inside(positions: Tensor, size: int) -> None:
+def check_inside(
+    positions: Tensor,
+    size: int,
+    rule: str = "lie in the learned table of {} positions",
+    out: str = "a learned encoding does not reach further: cut the input or train a larger table",
+) -> None:
     """Raise ``ValueError`` unless a table of ``size`` positions has them all."""
     if torch.compiler.is_compiling() or not positions.numel():
         return
     low, high = (int(bound) for bound in torch.aminmax(positions))
     if low < 0 or high >= size:
-        raise ValueError(
-            f"positions must lie in the learned table of {size} positions (0 to {size - 1}), got {low} to "
-            f"{high}; a learned encoding does not reach further: cut the input or train a larger table"
-        )
+        raise ValueError(f"positions must {rule.format(size)} (0 to {size - 1}), got {low} to {high}; {out}")
