@@ -111,6 +111,11 @@ class _Call:
         return math.prod(self.grid[1:] if self.x == "picture" else self.grid)
 
     @property
+    def whole(self) -> int:
+        """Tokens of one sequence of words and picture; parts that are put together have no words in it."""
+        return self.places + (TEXT if self.x != "parts" else 0)
+
+    @property
     def time(self) -> Tensor:
         sizes = {"one": 1, "frames": self.grid[0], "places": self.places}
         return torch.ones([sizes[name] for name in self.times])
@@ -226,13 +231,12 @@ class _Call:
 MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"kv_cache_mode": lambda call, name: "extract",
     r"kv_cache": lambda call, name: call.cache(),
-    r"^seq_len$": lambda call, name: torch.tensor(call.places),
     r"grid_sizes": lambda call, name: torch.tensor([call.grid]),
     r"input_im": lambda call, name: {} if "sizes" in name else [],  # pictures beside the one that is made
     r"position_ids": lambda call, name: call.positions(),
     r"time.*ind|tags|segment": lambda call, name: torch.zeros_like(call.positions()[..., 0]),
     r"shapes": lambda call, name: [call.grid],
-    r"len": lambda call, name: torch.tensor([TEXT + call.places if "seq" in name else TEXT]),
+    r"len": lambda call, name: torch.tensor([call.whole if "seq" in name else TEXT]),
     r"indices|indexes": lambda call, name: call.counted(name),
     r"drop": lambda call, name: torch.zeros(1, call.places, dtype=torch.bool),
     r"img_mask": lambda call, name: torch.tensor([[False] * TEXT + [True] * (call.places // 4)]),
