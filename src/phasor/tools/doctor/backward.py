@@ -6,6 +6,7 @@ has. The model's is asked of autograd, in one call of the whole model, between t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ def _in_training(observed: Observation, piece: Piece) -> tuple[_Live, Check]:
     way = "look for code that asks self.training, torch.is_grad_enabled(), or whether a tensor requires a gradient"
 
     def judged(logits: Tensor) -> Check:
-        return trial.judged(WITH, lambda: logits, trial.logits, says, way)
+        return trial.judged(WITH, lambda: logits, partial(observed.subject.logits, piece.tokens, None), says, way)
 
     try:
         live, logits = _recorded(observed.subject, piece, True)
