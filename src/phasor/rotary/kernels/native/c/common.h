@@ -43,6 +43,12 @@ INLINE Rows after(Rows of, int64_t rows) {
 INLINE Rows beside(Rows of, int64_t y, int64_t x, int64_t angles) {
   return (Rows){of.y + y, of.x + x, of.c + angles, of.s + angles, of.count, of.next_y, of.next_x, of.next_table};
 }
+/* Whether a row is vectors alone, and long: then the few heads of one token are worth a walk. */
+INLINE int is_whole(const Job *job) {
+  const int64_t vector = dtype_of_rows(job) == F32 ? LANES / 2 : LANES;
+  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 &&
+         (!job->permuted || job->pairs > LANES);
+}
 INLINE int moves(int form) { return form == TO_HALVES || form == TO_NEIGHBOURS; }
 /* Whether cos and sin are staged twice, for each member of a pair. */
 INLINE int are_doubled(int form, int dtype) { return form == NEIGHBOURS && dtype != BF16; }

@@ -213,8 +213,9 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
       for (int64_t i = 0; i < tokens; i++)
         NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel,
                        in + h * in_head + i * in_token, of->in_channel, table + i * stride);
-  } else if (heads == 1) /* tokens as rows, of which narrow ones share vectors */
-    run(job, &(Walk){out, in, table, tokens, out_token, in_token, stride, 1});
+  } else if (heads == 1 || (out_head > out_token && !is_whole(job))) /* tokens as rows */
+    for (int64_t h = 0; h < heads; h++)
+      run(job, &(Walk){out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride, 1});
   else /* heads abreast, and few where each is a long stretch of its own */
     for (int64_t most = out_head > out_token ? ABREAST : heads, h = 0; h < heads; h += most)
       run(job, &(Walk){out + h * out_head, in + h * in_head, table, heads - h < most ? heads - h : most, out_head,
