@@ -11,7 +11,9 @@
 enum { PLAIN, APART, TWICE };                          /* the orders in which cos and sin are staged */
 enum { READ_PAIRS = 1, WRITE_PAIRS = 2 };              /* how pairs lie in a row: one beside the other, or in halves */
 enum { HALVES, TO_HALVES, TO_NEIGHBOURS, NEIGHBOURS };
-enum { AT_ONCE = 32 };                                 /* rows that are rotated part by part, in the first cache */
+enum { ABREAST = 4 };  /* rows that rotate side by side: cos and sin are read once; no cache has fewer ways */
+enum { NEAR = 2048 };  /* bytes to the next row, at most, for which both are one stretch */
+enum { AT_ONCE = 16 }; /* rows that are rotated part by part, in the first cache */
 enum { KEPT = 16 * MAX_PAIRS };                         /* bytes of rows that are read before they are written */
 enum { AHEAD = 2048 };                                 /* bytes by which streamed rows are fetched early */
 
@@ -21,6 +23,18 @@ typedef struct { /* some rows, each with its own cos and sin if `next_table` is 
   const float *c, *s;
   int64_t count, next_y, next_x, next_table;
 } Rows;
+typedef struct { /* rows of several tokens, by the steps from one token to the next */
+  char *y;
+  const char *x;
+  const float *table;
+  int64_t rows, next_y, next_x, next_table, tokens, token_y, token_x, token_table;
+} Walk; /* handed on by its address: a copy is read wider than it was written, and waits for all that is on its way */
+/* Those of a token, whose sines follow its cosines. */
+INLINE Rows rows_of(const Walk *of, int64_t token, int64_t sines) {
+  const float *table = of->table + token * of->token_table;
+  return (Rows){of->y + token * of->token_y, of->x + token * of->token_x, table, table + sines, of->rows,
+                of->next_y, of->next_x, of->next_table};
+}
 /* Without the first ones; and from a channel on, by bytes and by angles. */
 INLINE Rows after(Rows of, int64_t rows) {
   return (Rows){of.y + rows * of.next_y, of.x + rows * of.next_x, of.c + rows * of.next_table,
@@ -28,6 +42,12 @@ INLINE Rows after(Rows of, int64_t rows) {
 }
 INLINE Rows beside(Rows of, int64_t y, int64_t x, int64_t angles) {
   return (Rows){of.y + y, of.x + x, of.c + angles, of.s + angles, of.count, of.next_y, of.next_x, of.next_table};
+}
+/* Whether a row is vectors alone, and long: then the few heads of one token are worth a walk. */
+INLINE int is_whole(const Job *job) {
+  const int64_t vector = dtype_of_rows(job) == F32 ? LANES / 2 : LANES;
+  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 &&
+         (!job->permuted || job->pairs > LANES);
 }
 INLINE int moves(int form) { return form == TO_HALVES || form == TO_NEIGHBOURS; }
 /* Whether cos and sin are staged twice, for each member of a pair. */

@@ -173,11 +173,8 @@ static PyObject *plan(PyObject *self, PyObject *args) {
   Plan *made = (Plan *)PyMem_Calloc(1, sizeof(Plan) + (size_t)length);
   if (!made) return PyErr_NoMemory();
   Py_INCREF(layout);
-  *made = (Plan){.layout = layout,
-                 .sign = (float)sign,
-                 .factor = (float)factor,
-                 .axes = (int)(length / (8 * pairs)),
-                 .pairs = pairs};
+  const int axes = (int)(length / (8 * pairs));
+  *made = (Plan){.layout = layout, .sign = (float)sign, .factor = (float)factor, .axes = axes, .pairs = pairs};
   memcpy(made->steps, steps, (size_t)length);
   PyObject *capsule = PyCapsule_New(made, "phasor.plan", drop_plan);
   if (!capsule) {
@@ -246,21 +243,10 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject **to;
     const char *name;
   } names[] = {
-      {&s_requires_grad, "requires_grad"},
-      {&s_level, "_current_level"},
-      {&s_is_neg, "is_neg"},
-      {&s_cos, "cos"},
-      {&s_sin, "sin"},
-      {&s_layout, "layout"},
-      {&s_per_head, "per_head"},
-      {&s_promoted, "promoted"},
-      {&s_second, "second"},
-      {&s_head_dim, "head_dim"},
-      {&s_rotary_dim, "rotary_dim"},
-      {&s_trailing, "trailing"},
-      {&s_interleaved, "interleaved"},
-      {&s_blocks, "blocks"},
-      {&s_permuted, "permuted"},
+      {&s_requires_grad, "requires_grad"}, {&s_level, "_current_level"}, {&s_is_neg, "is_neg"}, {&s_cos, "cos"},
+      {&s_sin, "sin"}, {&s_layout, "layout"}, {&s_per_head, "per_head"}, {&s_promoted, "promoted"},
+      {&s_second, "second"}, {&s_head_dim, "head_dim"}, {&s_rotary_dim, "rotary_dim"}, {&s_trailing, "trailing"},
+      {&s_interleaved, "interleaved"}, {&s_blocks, "blocks"}, {&s_permuted, "permuted"},
       {&s_is_inference, "is_inference"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)

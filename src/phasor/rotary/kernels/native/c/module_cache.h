@@ -112,12 +112,8 @@ static int read_into_cache(Job *job, Job *of_values, PyObject *const *a, const C
   Slots *to = &job->slots;
   const Tensor *from = &other.of[0];
   *to = (Slots){
-      .size = keys.shape[slot],
-      .value = from->in,
-      .head = from->in_head,
-      .token = from->in_token,
-      .channel = from->in_channel,
-      .width = other.width,
+      .size = keys.shape[slot], .value = from->in, .head = from->in_head, .token = from->in_token,
+      .channel = from->in_channel, .width = other.width,
       .keys = {keys.data, keys.strides[0], keys.strides[slot], keys.strides[head], keys.strides[3]},
       .values = {values.data, values.strides[0], values.strides[slot], values.strides[head], values.strides[3]},
   };

@@ -79,10 +79,7 @@ static int read_order(PyObject *format, Order *to) {
     const char *name;
     Order order;
   } known[] = {
-      {"bhsd", {3, 2, 0, 0}},
-      {"bshd", {2, 3, 0, 0}},
-      {"sbhd", {2, 4, 3, 4}},
-      {"thd", {2, 3, 0, 3}},
+      {"bhsd", {3, 2, 0, 0}}, {"bshd", {2, 3, 0, 0}}, {"sbhd", {2, 4, 3, 4}}, {"thd", {2, 3, 0, 3}},
   };
   for (size_t i = 0; PyUnicode_Check(format) && i < sizeof known / sizeof *known; i++)
     if (!PyUnicode_CompareWithASCIIString(format, known[i].name)) {

@@ -29,7 +29,7 @@ typedef float NAME(Buffer)[NAME(ROOM)] __attribute__((aligned(64)));
 INLINE void NAME(rotate_group)(const NAME(Group) * g, char *y, int64_t next_y, int64_t y_step, const char *x,
                                int64_t next_x, int64_t x_step) {
   if (!g->job->through) {
-    g->run(g->job, y, x, g->table, g->heads, next_y, next_x, g->next_table);
+    g->run(g->job, &(Walk){y, x, g->table, g->heads, next_y, next_x, g->next_table, 1});
     return;
   }
   for (int64_t h = 0; h < g->heads; h++)

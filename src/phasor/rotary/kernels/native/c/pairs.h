@@ -23,17 +23,10 @@ INLINE F NAME(joined)(F p, F q, int plus, int dtype, int rounded) {
 #define LESS(p, q) NAME(joined)(p, q, 0, dtype, rounded)
 #define PLUS(p, q) NAME(joined)(p, q, 1, dtype, rounded)
 
-/* W or 2 W pairs of halves. */
+/* 2 W pairs of halves in half precision. */
 INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
                          int nt, int rounded) {
-  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
-  if (dtype == F32) {
-    const F a = NAME(load)((const float *)xa), b = NAME(load)((const float *)xb);
-    NAME(store)((float *)ya, LESS(a * c0, b * s0), nt);
-    NAME(store)((float *)yb, PLUS(a * s0, b * c0), nt);
-    return;
-  }
-  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+  const F c0 = NAME(load)(c), s0 = NAME(load)(s), c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
   F a0, a1, b0, b1;
   NAME(widen)(xa, &a0, &a1, dtype);
   NAME(widen)(xb, &b0, &b1, dtype);
@@ -41,14 +34,9 @@ INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, con
   NAME(narrow)(yb, PLUS(a0 * s0, b0 * c0), PLUS(a1 * s1, b1 * c1), dtype, nt);
 }
 
-/* W / 2 or W interleaved pairs; for float32 and float16 cos is staged twice, and sin with the sign of each member. */
+/* W interleaved pairs in half precision; for float16 cos is staged twice, and sin with the sign of each member. */
 INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float *s, int dtype, int nt, int rounded) {
   const F c0 = NAME(load)(c), s0 = NAME(load)(s);
-  if (dtype == F32) {
-    const F a = NAME(load)((const float *)x);
-    NAME(store)((float *)y, PLUS(a * c0, NAME(swap)(a) * s0), nt);
-    return;
-  }
   F a, b;
   NAME(widen)(x, &a, &b, dtype);
   if (dtype == BF16) {
@@ -59,18 +47,38 @@ INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float
   NAME(narrow)(y, PLUS(a * c0, NAME(swap)(a) * s0), PLUS(b * c1, NAME(swap)(b) * s1), dtype, nt);
 }
 
-/* Whole vectors of one head or block: the first `end` channels of each half, or of all if they are interleaved. */
-INLINE void NAME(whole)(char *y, const char *x, const float *c, const float *s, int64_t end, int64_t half, int dtype,
-                        int form, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, vector = dtype == F32 ? NAME(W) : 2 * NAME(W);
-  int64_t j = 0;
-  do {
-    const int64_t at = form == NEIGHBOURS && dtype == BF16 ? j / 2 : j;
+/* Whole vectors of `count` rows of float32 with the same cos and sin, staged as for float16, which stay in registers: a
+   copy of what lies in the second cache leaves no time to read them for each row. */
+INLINE void NAME(floats)(Rows of, int count, int64_t end, int64_t half, int form, int nt) {
+  const char *x[ABREAST];
+  char *y[ABREAST];
+  for (int i = 0; i < count; i++) x[i] = of.x + i * of.next_x, y[i] = of.y + i * of.next_y;
+  for (int64_t j = 0; j < 4 * end; j += 4 * NAME(W)) {
+    const F c = NAME(load)(of.c + j / 4), s = NAME(load)(of.s + j / 4);
+    for (int i = 0; i < count; i++) {
+      const F a = NAME(load)((const float *)(x[i] + j));
+      if (form == NEIGHBOURS) {
+        NAME(store)((float *)(y[i] + j), a * c + NAME(swap)(a) * s, nt);
+        continue;
+      }
+      const F b = NAME(load)((const float *)(x[i] + half + j));
+      NAME(store)((float *)(y[i] + j), a * c - b * s, nt);
+      NAME(store)((float *)(y[i] + half + j), a * s + b * c, nt);
+    }
+  }
+}
+
+/* Whole vectors of rows, of half precision of one: the first `end` channels of each half, or of all if they are
+   interleaved. */
+INLINE void NAME(whole)(Rows of, int count, int64_t end, int64_t half, int dtype, int form, int nt, int rounded) {
+  for (int64_t i = 0; nt && i < count; i++)
+    for (int64_t z = 0; z < 2 * half; z += 64) __builtin_prefetch(of.x + i * of.next_x + AHEAD + z, 0, 3);
+  if (dtype == F32) NAME(floats)(of, count, end, half, form, nt);
+  for (int64_t j = 0; dtype != F32 && j < end; j += 2 * NAME(W)) {
+    const Rows now = beside(of, 2 * j, 2 * j, form == NEIGHBOURS && dtype == BF16 ? j / 2 : j);
     if (form == NEIGHBOURS)
-      NAME(neighbours)(y + j * size, x + j * size, c + at, s + at, dtype, nt, rounded);
+      NAME(neighbours)(now.y, now.x, now.c, now.s, dtype, nt, rounded);
     else
-      NAME(halves)(y + j * size, y + half + j * size, x + j * size, x + half + j * size, c + at, s + at, dtype, nt,
-                   rounded);
-    j += vector;
-  } while (j < end);
+      NAME(halves)(now.y, now.y + half, now.x, now.x + half, now.c, now.s, dtype, nt, rounded);
+  }
 }

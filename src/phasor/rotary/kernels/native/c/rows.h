@@ -41,23 +41,29 @@ static NOINLINE void NAME(few)(Rows of, int64_t half, int64_t pairs, int dtype, 
 /* In each of the rows: what stays the same stays in registers, and no row waits for the end of another. */
 #define EACH(row, rows) for (Rows row = rows; row.count > 0; row = after(row, 1))
 
+/* Whole vectors of all rows of some tokens, of a few abreast where they do not lie one behind the other. */
+INLINE void NAME(stretch)(const Walk *of, int64_t sines, int64_t end, int64_t half, int dtype, int form, int nt,
+                          int rounded) {
+  const int apart = dtype == F32 && !of->next_table && of->next_y > NEAR;
+  for (int64_t t = 0; t < of->tokens; t++) {
+    Rows rows = rows_of(of, t, sines);
+    for (; apart && rows.count >= ABREAST; rows = after(rows, ABREAST))
+      NAME(whole)(rows, ABREAST, end, half, dtype, form, nt, rounded);
+    EACH(row, rows) NAME(whole)(row, 1, end, half, dtype, form, nt, rounded);
+  }
+}
+
 /* `each` pairs of every row, of as many rows at once as fill vectors; all of them, or as many as that divides. */
 INLINE void NAME(together)(Rows rows, int64_t half, int each, int dtype, int form, int rounded) {
   const int at_once = NAME(vectors)(dtype) * NAME(W) / each;
   for (; rows.count > 0; rows = after(rows, at_once)) NAME(members)(rows, half, each, dtype, form, rounded);
 }
 
-/* The channels of rows that rotate, `per` pairs: whole vectors, then what is left, one part after the other. */
-INLINE void NAME(parts)(Rows rows, int64_t per, int here, int dtype, int form, int rounded) {
+/* The channels of rows that rotate, from pair j on: pairs that move, and what fills no vectors, part by part. */
+INLINE void NAME(parts)(Rows rows, int64_t j, int64_t per, int here, int dtype, int form, int rounded) {
   const int64_t size = dtype == F32 ? 4 : 2, half = per * size, wide = NAME(vectors)(dtype) * NAME(W);
   const int64_t read = form & READ_PAIRS ? 2 * size : size, written = form & WRITE_PAIRS ? 2 * size : size;
 #define FROM(rows, j) beside(rows, (j) * written, (j) * read, are_doubled(form, dtype) ? 2 * (j) : j)
-  int64_t j = 0;
-  if (!moves(form)) { /* tables are padded for eights at multiples of eight */
-    const int64_t vector = (dtype == F32 ? 1 : 2) * NAME(W) / (form == HALVES ? 1 : 2), unit = vector > 8 ? vector : 8;
-    j = per / unit * unit;
-    if (j) EACH(row, rows) NAME(whole)(row.y, row.x, row.c, row.s, j * written / size, half, dtype, form, 0, rounded);
-  }
   char kept[KEPT] __attribute__((aligned(64))); /* what is not yet read when the first pairs are written over it */
   const int64_t first = moves(form) && per >= wide ? wide * read : 0;
   Rows later = rows;
@@ -121,36 +127,42 @@ static NOINLINE void NAME(stage)(float *restrict c, float *restrict s, const flo
   }
 }
 
-/* A run of rows, each with its own cos and sin if `next_table` is not 0. dtype, order of pairs, stores and rounding are
-   constants inside: thirty loops from one text. */
-INLINE void NAME(run)(const Job *job, char *y, const char *x, const float *table, int64_t rows, int64_t next_y,
-                      int64_t next_x, int64_t next_table, int dtype, int form, int nt, int rounded) {
-  const int64_t size = dtype == F32 ? 4 : 2, half_table = token_floats(job) / 2; /* dtype: that of the rows */
+/* dtype, order of pairs, stores and rounding are constants inside: thirty loops from one text. Those of whole vectors
+   are functions of their own, in which the compiler has registers enough. */
+typedef void (*NAME(Whole))(const Walk *of, int64_t sines, int64_t end, int64_t half);
+INLINE void NAME(run)(const Job *job, const Walk *of, NAME(Whole) stretch, int dtype, int form, int rounded) {
+  const int64_t size = dtype == F32 ? 4 : 2, sines = token_floats(job) / 2; /* dtype: that of the rows */
   const int64_t blocks = job->blocks, per = pairs_of_block(job); /* read once: to a compiler y may be anywhere */
   const int64_t before = job->first * size, block = 2 * per * size, end = before + blocks * block,
                 passing = job->width * size - end, staged = staged_of(per, 0);
-  const int here = x == y;
-  const int64_t most = here && moves(form) && KEPT / (block + 63) < AT_ONCE ? KEPT / (block + 63) : AT_ONCE;
-  for (int64_t n; rows > 0; rows -= n, x += n * next_x, y += n * next_y, table += n * next_table) {
-    n = nt ? 1 : rows < most ? rows : most;
-    for (int64_t z = 0; nt && z < end + passing; z += 64) __builtin_prefetch(x + AHEAD + z, 0, 3);
-    for (int64_t k = 0; k < blocks; k++) {
-      const int64_t at = before + k * block;
-      const float *c = table + k * staged, *s = c + half_table;
-      if (nt) /* whole vectors */
-        NAME(whole)(y + at, x + at, c, s, form == HALVES ? per : 2 * per, block / 2, dtype, form, 1, rounded);
-      else
-        NAME(parts)((Rows){y + at, x + at, c, s, n, next_y, next_x, next_table}, per, here, dtype, form, rounded);
+  const int here = of->x == of->y;
+  /* tables are padded for eights at multiples of eight */
+  const int64_t vector = (dtype == F32 ? 1 : 2) * NAME(W) / (form == HALVES ? 1 : 2), unit = vector > 8 ? vector : 8,
+                whole = moves(form) ? 0 : per / unit * unit, channels = form == HALVES ? whole : 2 * whole,
+                kept = moves(form) && here ? KEPT / (block + 63) : AT_ONCE, most = kept < AT_ONCE ? kept : AT_ONCE;
+  if (whole == per && block == job->width * size) return stretch(of, sines, channels, block / 2);
+  for (int64_t t = 0; t < of->tokens; t++)
+    for (Rows all = rows_of(of, t, sines); all.count > 0; all = after(all, most)) {
+      Rows some = all;
+      if (some.count > most) some.count = most;
+      for (int64_t k = 0; k < blocks; k++) {
+        const Rows rows = beside(some, before + k * block, before + k * block, k * staged);
+        if (whole)
+          stretch(&(Walk){rows.y, rows.x, rows.c, rows.count, rows.next_y, rows.next_x, rows.next_table, 1}, sines,
+                  channels, block / 2);
+        if (whole < per) NAME(parts)(rows, whole, per, here, dtype, form, rounded);
+      }
+      if (!here && before) NAME(copy)(some.y, some.next_y, some.x, some.next_x, before, some.count);
+      if (!here && passing) NAME(copy)(some.y + end, some.next_y, some.x + end, some.next_x, passing, some.count);
     }
-    if (!here && before) NAME(copy)(y, next_y, x, next_x, before, n);
-    if (!here && passing) NAME(copy)(y + end, next_y, x + end, next_x, passing, n);
-  }
 }
-typedef void (*NAME(Run))(const Job *, char *, const char *, const float *, int64_t, int64_t, int64_t, int64_t);
+typedef void (*NAME(Run))(const Job *, const Walk *);
 #define RUN(d, i, n, r)                                                                                                \
-  static NOINLINE void NAME(run_##d##i##n##r)(const Job *job, char *y, const char *x, const float *table,              \
-                                              int64_t rows, int64_t next_y, int64_t next_x, int64_t next_table) {      \
-    NAME(run)(job, y, x, table, rows, next_y, next_x, next_table, d, i, n, r);                                         \
+  static NOINLINE void NAME(stretch_##d##i##n##r)(const Walk *of, int64_t sines, int64_t end, int64_t half) {          \
+    NAME(stretch)(of, sines, end, half, d, i, n, r);                                                                   \
+  }                                                                                                                    \
+  static NOINLINE void NAME(run_##d##i##n##r)(const Job *job, const Walk *of) {                                        \
+    NAME(run)(job, of, NAME(stretch_##d##i##n##r), d, i, r);                                                           \
   }
 #define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 3, 0, r) RUN(d, 3, 1, r) RUN(d, 1, 0, r) RUN(d, 2, 0, r)
 EVERY(0, 0)
@@ -175,7 +187,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
     copy_channels(y + size * end * y_step, y_step, x + size * end * x_step, x_step, job->width - end, size);
   }
   copy_channels(read, 1, x + size * before * x_step, x_step, rotating, size);
-  run(row, rotated, read, table, 1, 0, 0, 0);
+  run(row, &(Walk){.y = rotated, .x = read, .table = table, .rows = 1, .tokens = 1});
   copy_channels(y + size * before * y_step, y_step, rotated, 1, rotating, size);
 }
 
@@ -201,12 +213,13 @@ static void NAME(heads)(const Job *job, const Tensor *of, NAME(Run) run, const f
       for (int64_t i = 0; i < tokens; i++)
         NAME(buffered)(job, &row, run, out + h * out_head + i * out_token, of->out_channel,
                        in + h * in_head + i * in_token, of->in_channel, table + i * stride);
-  } else if (out_head > out_token)
+  } else if (heads == 1 || (out_head > out_token && !is_whole(job))) /* tokens as rows */
     for (int64_t h = 0; h < heads; h++)
-      run(job, out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride);
-  else
-    for (int64_t i = 0; i < tokens; i++)
-      run(job, out + i * out_token, in + i * in_token, table + i * stride, heads, out_head, in_head, 0);
+      run(job, &(Walk){out + h * out_head, in + h * in_head, table, tokens, out_token, in_token, stride, 1});
+  else /* heads abreast, and few where each is a long stretch of its own */
+    for (int64_t most = out_head > out_token ? ABREAST : heads, h = 0; h < heads; h += most)
+      run(job, &(Walk){out + h * out_head, in + h * in_head, table, heads - h < most ? heads - h : most, out_head,
+                       in_head, 0, tokens, out_token, in_token, stride});
 }
 
 #include "norm.h"
@@ -262,11 +275,15 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
           NAME(to_slots)(job, run, table, entry, tile / per_entry, start, tokens);
         else if (job->norm.rounding)
           NAME(norm_heads)(job, m, run, table, entry, start, tokens, g, heads);
-        else
+        else if (!job->of[m].passing)
           NAME(heads)(job, &job->of[m], run, table, entry, start, tokens, stride, g, heads);
+        else /* what passes lies beside what rotates: one walk through both */
+          for (int64_t i = 0; i < tokens; i++) {
+            NAME(heads)(job, &job->of[m], run, table + i * stride, entry, start + i, 1, stride, g, heads);
+            if (!g) copy_heads(job, &job->of[m], entry, start + i, 1);
+          }
       }
     }
-    if (job->of[0].passing) copy_heads(job, &job->of[0], entry, start, tokens);
   }
   NAME(fence)(job->streamed);
 }

@@ -103,7 +103,7 @@ static void NAME(to_slots)(const Job *job, NAME(Run) run, const float *table, co
     if (forms_keys)
       NAME(formed_keys)(job, &row, run, table, key, y);
     else if (!job->through)
-      run(job, y, key, table, of->heads, size * slots->keys.head, size * of->in_head, 0);
+      run(job, &(Walk){y, key, table, of->heads, size * slots->keys.head, size * of->in_head, 0, 1});
     for (int64_t h = 0; h < of->heads; h++) {
       if (job->through && !forms_keys)
         NAME(buffered)(job, &row, run, y + size * h * slots->keys.head, slots->keys.channel,
