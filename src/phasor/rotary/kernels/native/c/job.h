@@ -7,6 +7,7 @@ enum { F32, BF16, F16 }; /* dtypes of activations and tables */
 enum { MAX_LEAD = 4 };   /* batch axes in front of heads, tokens and channels */
 enum { MAX_PAIRS = 512 };
 enum { TILE_FLOATS = 1 << 14 }; /* cos and sin of one tile: 64 KiB, which stay in the second cache */
+enum { NEAR_FLOATS = 1 << 12 }; /* of a long tile: 16 KiB, which leave half of the first cache to its rows */
 enum { SHORT_TILE = 16, LONG_TILE = 32 };
 enum { LANES = 32 };      /* values in the widest register: staged tables are padded to it */
 enum { MAX_NORM = 8192 }; /* channels of one mean: its buffers are on the stack */

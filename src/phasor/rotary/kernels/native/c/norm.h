@@ -150,19 +150,9 @@ static void NAME(norm_heads)(const Job *job, int m, NAME(Run) run, const float *
   row.width = 2 * job->pairs;
   const int64_t in_token = size * of->in_token, kept_token = size * of->kept_token, out_token = size * of->out_token;
   const int64_t in_head = size * of->in_head, kept_head = size * of->kept_head, out_head = size * of->out_head;
-  NAME(Group)
-  g = {
-      .job = job,
-      .row = &row,
-      .of = of,
-      .run = run,
-      .weight = job->norm.weight[m],
-      .pitch = pitch,
-      .next_table = by_head ? stride : 0,
-      .next_in = by_head ? in_token : in_head,
-      .next_kept = by_head ? kept_token : kept_head,
-      .next_out = by_head ? out_token : out_head,
-  };
+  NAME(Group) g = {.job = job, .row = &row, .of = of, .run = run, .weight = job->norm.weight[m], .pitch = pitch};
+  g.next_table = by_head ? stride : 0, g.next_in = by_head ? in_token : in_head;
+  g.next_kept = by_head ? kept_token : kept_head, g.next_out = by_head ? out_token : out_head;
   int64_t in = head * in_head + start * in_token, kept = head * kept_head + start * kept_token,
           out = head * out_head + start * out_token;
   for (int i = 0; i < job->lead; i++) {

@@ -18,6 +18,7 @@ static inline int64_t token_floats(const Job *job) {
 }
 /* Tokens of one tile, as many as its tables have room for. */
 static inline int64_t tile_tokens(const Job *job) {
-  const int64_t fit = TILE_FLOATS / token_floats(job), most = job->tile ? job->tile : SHORT_TILE;
-  return fit > most ? most : fit;
+  const int64_t each = token_floats(job), fit = TILE_FLOATS / each, near = NEAR_FLOATS / each;
+  const int64_t most = job->tile > near ? near : job->tile, least = fit < SHORT_TILE ? fit : SHORT_TILE;
+  return most > least ? most : least;
 }

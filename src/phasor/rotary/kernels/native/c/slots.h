@@ -24,19 +24,9 @@ static NOINLINE void NAME(formed_keys)(const Job *job, const Job *row, NAME(Run)
   const int eight = slots->key_scale.is;
   const int64_t size = job->dtype == F32 ? 4 : 2, stored = eight ? 1 : size;
   const int64_t pitch = (job->width + LANES - 1) / LANES * LANES, fit = MAX_NORM / pitch, most = fit < FEW ? fit : FEW;
-  NAME(Group)
-  g = {
-      .job = job,
-      .row = row,
-      .of = &of,
-      .run = run,
-      .table = table,
-      .weight = job->norm.weight[1],
-      .floats = eight ? z : NULL,
-      .next_in = size * of.in_head,
-      .next_out = size * slots->keys.head,
-      .pitch = pitch,
-  };
+  NAME(Group) g = {.job = job, .row = row, .of = &of, .run = run, .table = table, .weight = job->norm.weight[1]};
+  g.floats = eight ? z : NULL, g.pitch = pitch;
+  g.next_in = size * of.in_head, g.next_out = size * slots->keys.head;
   for (int64_t h = 0; h < of.heads; h += most) {
     g.heads = of.heads - h < most ? of.heads - h : most;
     g.in = x + h * g.next_in;
