@@ -87,7 +87,8 @@ def apply_qk_norm_rotary(
         check_pair(q, k)
     if out is not None:
         pair = check_out(out, q, k, rotation, ("q", "k"))
-        if torch.is_grad_enabled() and any(w is not None and w.requires_grad for w in norm[:2]):
+        learns = (w.requires_grad for x, w in ((q, q_weight), (k, k_weight)) if x is not None and w is not None)
+        if torch.is_grad_enabled() and any(learns):
             raise ValueError(
                 "out cannot be written where a gradient is needed (that of the weights); call without out=, "
                 "or use torch.no_grad()"

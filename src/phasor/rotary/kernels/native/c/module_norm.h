@@ -35,7 +35,7 @@ static int read_norm(Job *job, PyObject *norm) {
     if (item[i] != Py_True && item[i] != Py_False) return 0;
   for (int i = 0; i < 3 && PyUnicode_Check(item[6]); i++)
     if (!PyUnicode_CompareWithASCIIString(item[6], names[i])) job->norm.rounding = ONCE + i;
-  if (!job->norm.rounding || !(PyFloat_Check(item[2]) || PyLong_Check(item[2]))) return 0;
+  if (!job->norm.rounding || !(PyFloat_Check(item[2]) || PyLong_CheckExact(item[2]))) return 0;
   const double eps = PyFloat_AsDouble(item[2]);
   if (!(eps >= 0) || eps - eps != 0 || (job->count > 1 && (item[0] == Py_None) != (item[1] == Py_None))) return 0;
   job->norm.eps = (float)eps;
