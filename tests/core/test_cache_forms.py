@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.caches import apply_rotary_to_cache, apply_rotary_to_latent_cache
@@ -56,6 +57,22 @@ def a_call(rng, dtype, heads=(4, 2), width=32, tokens=6, **layout):
 
 
 LAYOUTS = [{}, {"interleaved": True}, {"rotary_dim": 16}, {"interleaved": True, "permuted": True}]
+
+
+def test_a_scale_made_while_a_compiler_traces_is_no_scale_of_a_later_call():
+    """1 / 0.03125 is 32: with fake tensors, as torch.export calls it, and then for real."""
+
+    def written():
+        rotation, slots, x = Rotation.at(RotarySpec(head_dim=8), torch.arange(1)), torch.arange(1), torch.ones(1, 1, 8)
+        k_cache, v_cache = (torch.zeros(1, 1, 1, 8, dtype=torch.uint8).view(FLOAT8) for _ in range(2))
+        about = {"k_scale": 0.03125, "v_scale": 0.03125, "tensor_format": "thd", "kernel": "reference"}
+        apply_rotary_to_cache(x, x, x, rotation, k_cache, v_cache, slots, **about)
+        return k_cache, v_cache
+
+    with FakeTensorMode():
+        written()
+    for cache in written():
+        assert cache.float().flatten().tolist() == [32.0] * 8
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ...support.checks import number
-from ...support.tracing import readable
+from ...support.tracing import readable, watched
 from ..kernels.cache import FLOAT8
 
 Scale = Tensor | float | None
@@ -29,14 +29,16 @@ def read_scale(name: str, scale: Any, cache: Any) -> Tensor | None:
     if isinstance(scale, Tensor):
         return scale.reshape(1) if scale.ndim == 0 else scale
     number(name, scale, above=0)
-    return constant_scale(float(scale), cache.device)
+    if not watched():
+        return _kept(float(scale), cache.device)
+    return torch.full((1,), float(scale), dtype=torch.float32, device=cache.device)  # which may be fake, and not kept
 
 
 @lru_cache(maxsize=512)
-def constant_scale(value: float, device: torch.device) -> Tensor:
+def _kept(scale: float, device: torch.device) -> Tensor:
     """On a device once: to bring it there in every call would make that wait."""
     with torch.inference_mode(False):
-        return torch.full((1,), value, dtype=torch.float32, device=device)
+        return torch.full((1,), scale, dtype=torch.float32, device=device)
 
 
 def check_cache_format(name: str, cache: Tensor, dtype: torch.dtype, x: Tensor) -> None:
