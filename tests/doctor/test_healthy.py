@@ -39,6 +39,8 @@ def test_no_alarm_in_types_that_were_drawn(model_type: str) -> None:
         pytest.param("moshi", id="attention calls its rotary module"),
         pytest.param("zaya", id="q and k of several tokens mixed, then normed"),
         pytest.param("seamless_m4t", id="a text model without rotation beside a rotated tower"),
+        pytest.param("jetmoe", id="queries of experts, in the order of the experts"),
+        pytest.param("phimoe", id="experts chosen by another rule in training"),
         pytest.param("muse_spark_text", id="queries with a factor of their own, behind their norm"),
     ],
 )

@@ -126,7 +126,8 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
-    return found or exchanged(reference.operator) or rounded(reference.side)
+    parts = len(reference.operator.sources)  # of experts, each in an order of its own
+    return found or (exchanged(reference.operator) if parts == 1 else None) or rounded(reference.side)
 
 
 def exchanged(operator: Operator) -> Deviation | None:
