@@ -50,7 +50,7 @@ INLINE void NAME(stretch)(const Walk *of, int64_t sines, int64_t end, int64_t ha
     for (; apart && rows.count >= ABREAST; rows = after(rows, ABREAST))
       NAME(whole)(rows, ABREAST, end, half, dtype, form, nt, rounded);
 #define WHOLE(end) EACH(row, rows) NAME(whole)(row, 1, end, half, dtype, form, nt, rounded)
-    if (dtype != F32 && !nt && end == 32) /* known sizes leave no branch in a row, which cost Zen 4 a fifth */
+    if (dtype != F32 && !nt && end == 32) /* loops of known length: in place a sixth faster on a Zen 4 */
       WHOLE(32);
     else if (dtype != F32 && !nt && end == 64)
       WHOLE(64);
