@@ -527,7 +527,7 @@ KINDS: dict[str, Kind] = {
         "state of a longer call or only in some calls", lambda p: sticky(p, p.pick(24, 40, 64, 100))
     ),
     "under autocast": Kind("only under autocast", lambda p: when(p, lambda q, see: torch.is_autocast_enabled("cpu"))),
-    "in grad mode": Kind("only in training", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
+    "in grad mode": Kind("only in grad mode", lambda p: when(p, lambda q, see: torch.is_grad_enabled())),
     # positions
     "positions jump": Kind(
         "positions",

@@ -27,7 +27,7 @@ from .running import NotChecked, Running
 from .ways import TRAINING, Piece, train
 
 WHAT = "gradient of q and k"
-WITH = "in training = in evaluation"
+WITH, GRADIENTS = "in training = in evaluation", "with gradients = without"
 WITHIN, WITHIN_HALF = 1e-3, 3e-2  # of the largest value
 SAME_LENGTH = 1e-2
 WAY = "give the rotation a backward that turns by minus the position, times the same factor; autograd's own does"
@@ -77,9 +77,9 @@ def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[C
         yield replace(blank, reason=plain.why_not)
         return
     try:
-        live, check = _in_training(observed, plain.way.pieces[0])
+        live, checks = _in_training(observed, plain.way.pieces[0])
         if not any(TRAINING in row.cause for row in before):
-            yield check
+            yield from checks
     except NotChecked as reason:
         yield replace(blank, reason=str(reason))
         return
@@ -109,25 +109,27 @@ def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[C
         yield replace(blank, verdict="right") if right and not unseen else replace(blank, reason=why)
 
 
-def _in_training(observed: Observation, piece: Piece) -> tuple[_Live, Check]:
-    """The same call with gradients gives the same logits: as in training, unless the model means others there."""
+def _in_training(observed: Observation, piece: Piece) -> tuple[_Live, list[Check]]:
+    """The same call as in training gives the same logits; where it does not, or cannot, with gradients alone."""
     trial = Trial(observed.subject, piece.tokens)
-    says = "a call as in training gives other logits than one without gradients in evaluation mode"
     way = "look for code that asks self.training, torch.is_grad_enabled(), or whether a tensor requires a gradient"
 
-    def judged(logits: Tensor) -> Check:
-        return trial.judged(WITH, lambda: logits, partial(observed.subject.logits, piece.tokens, None), says, way)
+    def judged(what: str, logits: Tensor) -> Check:
+        says = "a call that gradients are built of gives other logits than one without"
+        return trial.judged(what, lambda: logits, partial(observed.subject.logits, piece.tokens, None), says, way)
 
     try:
         live, logits = _recorded(observed.subject, piece, True)
-        check = judged(logits)
-        others = check.verdict == "wrong"
-    except ERRORS:  # it wants more in training than a text
-        others = True
-    if others:  # experts by chance, or by another rule
-        live, logits = _recorded(observed.subject, piece, False)
-        check = judged(logits)
-    return live, replace(check, cause=f"only {TRAINING}") if check.verdict == "wrong" else check
+        if (check := judged(WITH, logits)).verdict != "wrong":
+            return live, [check]
+        why = "its logits are others in training: by chance, by a rule of its own, or by a fault that no operator shows"
+    except ERRORS as error:
+        why = f"it cannot be run as in training: {first_line(error)}"
+    live, logits = _recorded(observed.subject, piece, False)
+    check = judged(GRADIENTS, logits)
+    if check.verdict == "wrong":
+        return live, [replace(check, cause="only in grad mode")]
+    return live, [Check(what=WITH, against="itself", verdict="not shown", reason=why), check]
 
 
 def _recorded(subject: Running, piece: Piece, training: bool) -> tuple[_Live, Tensor]:
