@@ -166,6 +166,7 @@ def _coarse(v: Values) -> str | None:
 # One row a fault: its cause, and what the values say where it is that one.
 NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
+    ("pairs exchanged", _exchanged),  # of slow pairs that is little, up and down
     ("half precision", _coarse),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
@@ -174,7 +175,6 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("cos and sin exchanged", _swapped),
     ("positions", _moved),
     ("not rotated", _still),
-    ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
     ("frequency of one pair", _of_one_pair),
 )
