@@ -298,7 +298,8 @@ def train(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
         if isinstance(module, _NormBase):
             module.eval()
-        vars(module).pop("gradient_checkpointing", None)  # of its class, it is off
+        if "gradient_checkpointing" in vars(module):  # which some forwards ask of the instance
+            module.gradient_checkpointing = False
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
