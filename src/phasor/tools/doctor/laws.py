@@ -241,9 +241,9 @@ def check_logits(observed: Observation, before: Sequence[Check]) -> Iterator[Che
     if (fault := not_finite(trial)) is not None:
         yield fault
     row = implementation(trial)
-    if row.verdict == "wrong" and observed.still and not any(one.verdict == "wrong" for one in before):
-        if why := wrong_when_plain(observed):  # then the chosen one, which was seen to be right, has no measure
-            row = replace(row, verdict="not shown", cause="", reason=f"the plain implementation is wrong: {why}")
+    sound = observed.still and not any(one.verdict == "wrong" for one in before)
+    if row.verdict == "wrong" and sound and (why := wrong_when_plain(observed)):  # then the chosen one has no measure
+        row = replace(row, verdict="not shown", cause="", reason=f"the plain implementation is wrong: {why}")
     yield row
     if observed.still and not any(row.verdict == "wrong" for row in before):  # of what turns, kept keys were seen
         yield cached(trial)
