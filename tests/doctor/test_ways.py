@@ -58,6 +58,19 @@ def test_a_layer_without_positions_that_is_rotated_in_a_batch() -> None:
     assert "rotated, only in large batches" in diagnose(model).causes
 
 
+def test_autocast_excuses_no_table_that_the_model_forms_in_float32() -> None:
+    """Its products round q and k; cos and sin stay what they are without it, and were taken for rounded by it."""
+    model = llama()
+
+    def coarse(module: Any, args: Any, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+        return tuple(t.bfloat16().float() if torch.is_autocast_enabled("cpu") else t for t in tables)
+
+    hook = model.model.rotary_emb.register_forward_hook(coarse)
+    assert diagnose(model).causes == ("half precision, only under autocast",)
+    hook.remove()
+    assert row(model, "q and k under autocast").verdict == "right"
+
+
 def test_channels_that_pass_are_as_long_as_those_that_turn() -> None:
     """GLM-4 turns the first half of its channels."""
     from transformers.models.glm4 import modeling_glm4

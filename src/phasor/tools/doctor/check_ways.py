@@ -88,7 +88,7 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
             if len(specs) == 1:
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
     seen = [
-        _Seen(called, known, still, HALF if called.way.autocast else within, observed.model)
+        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model)
         for called in observed.others(plain, part)
     ]
     told_of = {check.where for check in checks if check.verdict == "wrong"}  # what stands beside these is no measure
@@ -100,6 +100,17 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
 
 def within_of(model: nn.Module) -> float:
     return HALF if any(p.dtype in (torch.bfloat16, torch.float16) for p in model.parameters()) else SAME
+
+
+def _half_tables(called: Called) -> bool:
+    """Whether under autocast q or k are multiplied by tables in half precision: their own format rounds these."""
+    for one in called.turned if called.way.autocast else ():
+        operator, tape = one.side.operator, one.side.tape
+        for operation in operator.operations if operator is not None else ():
+            tables = (i for i in operation.inputs if operation.name == "mul" and i not in tape.data)
+            if any(tape.is_float(i) and tape.values[i].dtype.itemsize < 4 for i in tables):
+                return True
+    return False
 
 
 def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
