@@ -161,17 +161,3 @@ def test_keys_may_be_repeated_in_the_order_of_the_experts_that_make_the_queries(
     config = transformers.JetMoeConfig(vocab_size=96, max_position_embeddings=160, **sizes, **experts)
     found = diagnose(transformers.JetMoeForCausalLM(config).eval())
     assert found.verdict == "right", str(found)
-
-
-def test_a_plain_implementation_that_is_wrong_itself_is_no_measure() -> None:
-    """Falcon's adds ALiBi to the scores, and once more with the mask; SDPA adds it once, as the config says."""
-    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 160}
-    torch.manual_seed(0)
-    config = transformers.FalconConfig(vocab_size=96, alibi=True, multi_query=False, initializer_range=0.2, **sizes)
-    model = transformers.FalconForCausalLM(config).eval()
-    found = diagnose(model)
-    (row,) = (row for row in found.findings if row.what == "eager = the chosen attention")
-    assert found.verdict == "right" and row.verdict == "not shown" and "slopes" in row.reason, str(found)
-    assert all(row.verdict == "right" for row in found.findings if "training" in row.what), str(found)
-    model.config._attn_implementation = "eager"
-    assert diagnose(model).causes == ("slopes",)

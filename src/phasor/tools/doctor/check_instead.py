@@ -22,7 +22,7 @@ from .implementation import attending_by
 from .observation import Observation
 from .report import ADDED, BIAS, Check
 from .running import PLAIN, Running
-from .ways import ON, Met, Piece, Way, long_call, one_call, recorded, ways
+from .ways import ON, Met, Piece, Way, long_call, long_padded, one_call, recorded, ways
 
 Key = tuple[str, int]
 LONG = 320  # tokens: beyond 256, where bfloat16 has no odd numbers
@@ -84,7 +84,8 @@ class _Examined:
         most = min([*ends, *(table.reach for table in self.tables.values() if table.reach)], default=None)
         length = min(LONG, most or LONG)
         long = long_call(tokens, length - ON) if self.caches else one_call(tokens, length)
-        found = ways(tokens, most, None, self.subject.counts and not self.path, long=[long])
+        longer = [long_padded(tokens, length), long]
+        found = ways(tokens, most, None, self.subject.counts and not self.path, long=longer)
         return [_with_padding(way, getattr(config, "pad_token_id", None)) for way in found]
 
     def checks(self) -> list[Check]:

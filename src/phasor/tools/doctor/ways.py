@@ -7,7 +7,7 @@ done to it since it was projected.
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -186,12 +186,18 @@ def _in_pieces(tokens: Callable[[int, int], Tensor], most: int) -> Way:
     return _through(tokens(2, most), [first, 1, 2, most - first - 4, 1], "through a cache")
 
 
-def _padded(tokens: Callable[[int, int], Tensor], some: int, left: bool) -> Way:
-    ids = tokens(ROWS, some)
+def _padded(tokens: Callable[[int, int], Tensor], some: int, left: bool, rows: int = ROWS) -> Way:
+    ids = tokens(rows, some)
     mask = torch.ones_like(ids)
-    for row, pads in enumerate(PADS):
+    for row, pads in enumerate(PADS[:rows]):
         mask[row, slice(0, pads) if left else slice(some - pads, some)] = 0
     return Way(f"padded on the {'left' if left else 'right'}", (Piece(ids, _count(ids), mask=mask),))
+
+
+def long_padded(tokens: Callable[[int, int], Tensor], length: int) -> Way:
+    """A long call that is padded: what is formed of a mask may be other code than what is formed without one."""
+    way = _padded(tokens, length, left=True, rows=2)
+    return replace(way, name=f"{way.name}, in a call of {length} tokens")
 
 
 def _rows(tokens: Callable[[int, int], Tensor], most: int) -> Way:
