@@ -27,3 +27,10 @@ def test_slow_pairs_that_are_exchanged_are_not_taken_for_rounding() -> None:
     angles = rates[:, None] * torch.arange(24)
     halved = torch.complex(angles.cos().bfloat16().double(), angles.sin().bfloat16().double())[None]
     assert named(halved, turns(rates)).cause == "half precision"
+
+
+def test_slow_pairs_that_stand_still_are_not_taken_for_rounding() -> None:
+    rates = 10_000.0 ** -(torch.arange(8, dtype=torch.float64) / 8)
+    must, slow = turns(rates), torch.arange(8) > 5
+    assert named(torch.where(slow[:, None], 1.0, must), must).cause == "not rotated"
+    assert named(torch.where(slow[:, None], turns(1.3 * rates), must), must).cause == "frequencies"
