@@ -58,6 +58,38 @@ def test_a_layer_without_positions_that_is_rotated_in_a_batch() -> None:
     assert "rotated, only in large batches" in diagnose(model).causes
 
 
+def test_the_scale_is_seen_through_a_wrapper_of_the_fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def louder(q: Tensor, k: Tensor, v: Tensor, **more: Any) -> Tensor:
+        return fused(q * 1.25, k, v, **more)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", louder)
+    found = row(llama(), "rotation of q and k")
+    assert found.cause == "attention factor" and "q by 1.25" in found.reason, str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        pytest.param(lambda at: at, (), id="healthy"),
+        pytest.param(lambda at: at.bfloat16().long(), ("positions, only in long calls",), id="in half precision"),
+        pytest.param(lambda at: at.clamp(max=2047), ("positions, only in long calls",), id="cut off"),
+    ],
+)
+def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: tuple[str, ...]) -> None:
+    model = llama(max_position_embeddings=8192)
+
+    def given(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        at = kwargs.get("position_ids")
+        return args, kwargs if at is None else {**kwargs, "position_ids": change(at)}
+
+    model.register_forward_pre_hook(given, with_kwargs=True)
+    found = diagnose(model)
+    assert found.causes == causes, str(found)
+    assert any(check.what == "q and k at the end of 8192 positions" for check in found.findings)
+
+
 def test_autocast_excuses_no_table_that_the_model_forms_in_float32() -> None:
     """Its products round q and k; cos and sin stay what they are without it, and were taken for rounded by it."""
     model = llama()

@@ -18,6 +18,7 @@ from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
 from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective, places
 from .expected import Reference
+from .measurement import OF_ANGLES
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
@@ -202,7 +203,8 @@ class _Seen:
     def __init__(
         self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
     ) -> None:
-        self.way, self.why_not, self.within, self.known = called.way, called.why_not, within, known
+        self.way, self.why_not, self.known = called.way, called.why_not, known
+        self.within = within + OF_ANGLES * called.way.last
         self.wrong: list[tuple[Turned, Deviation]] = []
         self.unseen: dict[Key, str] = {}
         self._shifts: dict[tuple[str, int], Tensor] = {}
@@ -282,6 +284,10 @@ class _Seen:
         elif _of_the_other_regime(seen, reference, moved.clamp(min=-BEFORE), live, self.within):
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
+        elif found.cause == "frequencies" and int(positions.min()) > MOST:  # those of the plain call are far from here
+            at = reference.place(seen[min(found.rows), 0, :, found.token], self.within)
+            if at is not None:
+                found = replace(found, cause="positions", says=f"token {found.token} is turned by position {at}")
         return self._placed(one, found)
 
     def _apart(

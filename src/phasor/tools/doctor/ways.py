@@ -26,6 +26,7 @@ from .running import NotChecked, Running
 MOST = 48  # tokens of a row
 ROWS = 4
 LONGEST = 256  # tokens of a call that is made to be long
+FARTHEST = 2**16  # a position at which tokens are put: beyond it float32 angles say little
 PADS = (0, 2, 5, 9)
 ON = 6  # tokens that follow a long call
 AND_ON = ", and on"  # behind the name of such a call
@@ -160,6 +161,8 @@ def ways(
     if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
         long += [_far(tokens, original), _far(tokens, original + 1)]
         before = _far(tokens, max(original, declared or 0) + 8).pieces
+    if counts and declared and declared > long[-1].last:  # where no call of many tokens reaches
+        long.insert(0, _far(tokens, min(declared, FARTHEST)))
     if counts:
         found += [_rows(tokens, most), *([_generating(tokens, most)] if caches else [])]
     ids = tokens(1, most)
