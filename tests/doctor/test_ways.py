@@ -90,6 +90,17 @@ def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: t
     assert any(check.what == "q and k at the end of 8192 positions" for check in found.findings)
 
 
+def test_tokens_are_decoded_under_autocast_too() -> None:
+    model = llama()
+
+    def turned(module: Any, args: Any, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        one = torch.is_autocast_enabled("cpu") and tables[0].shape[1] == 1
+        return tables[0], -tables[1] if one else tables[1]
+
+    model.model.rotary_emb.register_forward_hook(turned)
+    assert diagnose(model).causes == ("sign, only in decoding",)
+
+
 def test_autocast_excuses_no_table_that_the_model_forms_in_float32() -> None:
     """Its products round q and k; cos and sin stay what they are without it, and were taken for rounded by it."""
     model = llama()

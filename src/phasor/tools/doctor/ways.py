@@ -82,7 +82,7 @@ class Way:
         """What can be called of it where all cannot: of a long call that goes on that one, of a cache one step."""
         if self.name.endswith(AND_ON):
             return Way(self.name.removesuffix(AND_ON), self.pieces[:1])
-        return Way(self.name, self.pieces[:2]) if len(self.pieces) > 2 else None
+        return replace(self, pieces=self.pieces[:2]) if len(self.pieces) > 2 else None
 
     @property
     def rows(self) -> int:
@@ -154,7 +154,10 @@ def ways(
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
-    found = [_plain(tokens, most), *([_in_pieces(tokens, most)] if caches else [])]
+    found = [_plain(tokens, most)]
+    if caches:
+        pieces = _in_pieces(tokens, most)
+        found += [pieces, replace(pieces, name=f"{pieces.name}, {AUTOCAST}", autocast=True)]
     found += [_padded(tokens, some, left) for left in (True, False)]
     long = [*(long or _long(tokens, declared, original, caches))]
     before = long[-1].pieces[:1]
