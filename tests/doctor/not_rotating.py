@@ -64,7 +64,8 @@ def fault(name: str, of_model: str, cause: str) -> Callable[[Callable[[Any], Pla
     return noted
 
 
-slopes_of, falcon_alibi = modeling_bloom._get_alibi_slopes, modeling_falcon.build_alibi_tensor
+slopes_of, bloom_alibi = modeling_bloom._get_alibi_slopes, modeling_bloom.build_alibi_tensor
+falcon_alibi = modeling_falcon.build_alibi_tensor
 
 
 def first_of_eight(heads: int, device: Any = None) -> Tensor:
@@ -142,6 +143,15 @@ def _(model: Any) -> Planting:
 @fault("no bias from position 128 on", "bloom", "bias, only in long calls")
 def _(model: Any) -> Planting:
     alibi_changed(model, lambda alibi, kept: alibi[..., torch.arange(alibi.shape[-1]).clamp(max=128)])
+
+
+@fault("half the bias from position 128 on, where there is padding", "bloom", "bias, only in long calls")
+def _(model: Any) -> Planting:
+    def alibi(mask: Tensor, heads: int, dtype: torch.dtype) -> Tensor:  # which is asked where there is a mask alone
+        found = bloom_alibi(mask, heads, dtype)
+        return torch.where(torch.arange(found.shape[-1]) < 128, found, found / 2)
+
+    return mock.patch.object(modeling_bloom, "build_alibi_tensor", alibi)
 
 
 @fault("no bias", "bloom", "bias lost")

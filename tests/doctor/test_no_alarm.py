@@ -151,3 +151,13 @@ def test_a_chunk_may_have_as_many_tokens_as_keys_have_heads() -> None:
     )
     found = diagnose(transformers.Llama4ForCausalLM(config).eval())
     assert found.verdict == "right", str(found)
+
+
+def test_keys_may_be_repeated_in_the_order_of_the_experts_that_make_the_queries() -> None:
+    """JetMoe's queries are those of one expert after the other, so its keys are repeated as a whole."""
+    sizes = {"hidden_size": 64, "intermediate_size": 48, "kv_channels": 16, "num_key_value_heads": 2}
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    config = transformers.JetMoeConfig(vocab_size=96, max_position_embeddings=160, **sizes, **experts)
+    found = diagnose(transformers.JetMoeForCausalLM(config).eval())
+    assert found.verdict == "right", str(found)

@@ -58,6 +58,62 @@ def test_a_layer_without_positions_that_is_rotated_in_a_batch() -> None:
     assert "rotated, only in large batches" in diagnose(model).causes
 
 
+def test_the_scale_is_seen_through_a_wrapper_of_the_fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused = torch.nn.functional.scaled_dot_product_attention
+
+    def louder(q: Tensor, k: Tensor, v: Tensor, **more: Any) -> Tensor:
+        return fused(q * 1.25, k, v, **more)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", louder)
+    found = row(llama(), "rotation of q and k")
+    assert found.cause == "attention factor" and "q by 1.25" in found.reason, str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        pytest.param(lambda at: at, (), id="healthy"),
+        pytest.param(lambda at: at.bfloat16().long(), ("positions, only in long calls",), id="in half precision"),
+        pytest.param(lambda at: at.clamp(max=2047), ("positions, only in long calls",), id="cut off"),
+    ],
+)
+def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: tuple[str, ...]) -> None:
+    model = llama(max_position_embeddings=8192)
+
+    def given(module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        at = kwargs.get("position_ids")
+        return args, kwargs if at is None else {**kwargs, "position_ids": change(at)}
+
+    model.register_forward_pre_hook(given, with_kwargs=True)
+    found = diagnose(model)
+    assert found.causes == causes, str(found)
+    assert any(check.what == "q and k at the end of 8192 positions" for check in found.findings)
+
+
+def test_tokens_are_decoded_under_autocast_too() -> None:
+    model = llama()
+
+    def turned(module: Any, args: Any, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        one = torch.is_autocast_enabled("cpu") and tables[0].shape[1] == 1
+        return tables[0], -tables[1] if one else tables[1]
+
+    model.model.rotary_emb.register_forward_hook(turned)
+    assert diagnose(model).causes == ("sign, only in decoding",)
+
+
+def test_autocast_excuses_no_table_that_the_model_forms_in_float32() -> None:
+    """Its products round q and k; cos and sin stay what they are without it, and were taken for rounded by it."""
+    model = llama()
+
+    def coarse(module: Any, args: Any, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+        return tuple(t.bfloat16().float() if torch.is_autocast_enabled("cpu") else t for t in tables)
+
+    hook = model.model.rotary_emb.register_forward_hook(coarse)
+    assert diagnose(model).causes == ("half precision, only under autocast",)
+    hook.remove()
+    assert row(model, "q and k under autocast").verdict == "right"
+
+
 def test_channels_that_pass_are_as_long_as_those_that_turn() -> None:
     """GLM-4 turns the first half of its channels."""
     from transformers.models.glm4 import modeling_glm4

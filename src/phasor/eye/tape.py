@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_hop
-from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -27,6 +26,7 @@ View = tuple[tuple[int, ...], tuple[int, ...], int]  # size, strides, offset
 NOT_THE_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), "<frozen", "<eval_with_key>")
 SMALL = 1 << 16  # elements: a larger weight of an accelerator stays there, since only projections have such
 DEEPEST = 24  # frames kept of each operation's stack
+SDPA = torch._C._nn.scaled_dot_product_attention  # by itself: others put wrappers in its place in torch.nn.functional
 UNWRITTEN = ("empty", "new_empty")  # operations of ATen whose result has no values yet
 
 
@@ -283,7 +283,7 @@ class _Calls(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is flex_attention_hop:
             return self._flex(*args, **kwargs)
-        if func is not functional.scaled_dot_product_attention:
+        if func is not SDPA:
             return func(*args, **kwargs)
         recorder, tape = self.recorder, self.recorder.tape
         given = dict(zip(("query", "key", "value"), args, strict=False)) | kwargs

@@ -18,10 +18,11 @@ from .added import Table, deviation_of_positions, first_row, in_layout, lost, ta
 from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
 from .check_ways import config_of, without_fault, wrong_in_calls
 from .deviation import Deviation
+from .implementation import attending_by
 from .observation import Observation
 from .report import ADDED, BIAS, Check
-from .running import Running
-from .ways import ON, Met, Piece, Way, long_call, one_call, recorded, ways
+from .running import PLAIN, Running
+from .ways import ON, Met, Piece, Way, long_call, long_padded, one_call, recorded, ways
 
 Key = tuple[str, int]
 LONG = 320  # tokens: beyond 256, where bfloat16 has no odd numbers
@@ -40,6 +41,13 @@ def check_instead(observed: Observation, before: Sequence[Check]) -> Iterator[Ch
     """Of the model, or its decoder, and of the encoder beside it."""
     for part in observed.parts:
         yield from _Examined(observed, part).checks()
+
+
+def wrong_when_plain(observed: Observation) -> str:
+    """What is wrong, beside the config, in what the plain implementation of attention adds; empty for nothing."""
+    with attending_by(observed.model, PLAIN):
+        found = _Examined(observed, observed.parts[0]).beside_config()
+    return "" if isinstance(found, str) else next((row.reason for row in found if row.verdict == "wrong"), "")
 
 
 def read(tape: Tape, calls: int) -> Read:
@@ -76,19 +84,15 @@ class _Examined:
         most = min([*ends, *(table.reach for table in self.tables.values() if table.reach)], default=None)
         length = min(LONG, most or LONG)
         long = long_call(tokens, length - ON) if self.caches else one_call(tokens, length)
-        found = ways(tokens, most, None, self.subject.counts and not self.path, long=[long])
+        longer = [long_padded(tokens, length), long]
+        found = ways(tokens, most, None, self.subject.counts and not self.path, long=longer)
         return [_with_padding(way, getattr(config, "pad_token_id", None)) for way in found]
 
     def checks(self) -> list[Check]:
         """Those beside the config, then one of each way of calling, or one for each fault there."""
-        plain = self._ways()[0]
-        tape = recorded(self.subject, plain)
-        if isinstance(tape, str):
-            return [self._blank(BIAS, plain, tape, needed=True)]
-        seen = read(tape, 1)
-        del tape
-        found = [*self._of_biases(seen, plain.pieces[0]), *self._of_added(seen, plain.pieces[0])]
-        found = list(dict.fromkeys(found))
+        found = self.beside_config()
+        if isinstance(found, str):
+            return [self._blank(BIAS, self._ways()[0], found, needed=True)]
         if not found:
             return []
         wrong: dict[str, list[tuple[Met, Deviation]]] = {BIAS: [], ADDED: []}
@@ -107,6 +111,15 @@ class _Examined:
         for what, those in wrong.items():
             found += wrong_in_calls([(one, why) for one, why in those if why.cause not in told], what)
         return [self._needed(check, found) for check in found]
+
+    def beside_config(self) -> list[Check] | str:
+        """One plain call beside the config; or why there is none."""
+        plain = self._ways()[0]
+        tape = recorded(self.subject, plain)
+        if isinstance(tape, str):
+            return tape
+        seen = read(tape, 1)
+        return list(dict.fromkeys((*self._of_biases(seen, plain.pieces[0]), *self._of_added(seen, plain.pieces[0]))))
 
     def _needed(self, check: Check, found: Sequence[Check]) -> Check:
         """Where nothing of a kind could be compared, nothing is right."""

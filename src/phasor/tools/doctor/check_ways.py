@@ -18,6 +18,7 @@ from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
 from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective, places
 from .expected import Reference
+from .measurement import OF_ANGLES
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
@@ -88,7 +89,7 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
             if len(specs) == 1:
                 known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
     seen = [
-        _Seen(called, known, still, HALF if called.way.autocast else within, observed.model)
+        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model)
         for called in observed.others(plain, part)
     ]
     told_of = {check.where for check in checks if check.verdict == "wrong"}  # what stands beside these is no measure
@@ -100,6 +101,17 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
 
 def within_of(model: nn.Module) -> float:
     return HALF if any(p.dtype in (torch.bfloat16, torch.float16) for p in model.parameters()) else SAME
+
+
+def _half_tables(called: Called) -> bool:
+    """Whether under autocast q or k are multiplied by tables in half precision: their own format rounds these."""
+    for one in called.turned if called.way.autocast else ():
+        operator, tape = one.side.operator, one.side.tape
+        for operation in operator.operations if operator is not None else ():
+            tables = (i for i in operation.inputs if operation.name == "mul" and i not in tape.data)
+            if any(tape.is_float(i) and tape.values[i].dtype.itemsize < 4 for i in tables):
+                return True
+    return False
 
 
 def _unseen_layers(observed: Observation, checks: Sequence[Check]) -> Iterator[Check]:
@@ -191,7 +203,8 @@ class _Seen:
     def __init__(
         self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
     ) -> None:
-        self.way, self.why_not, self.within, self.known = called.way, called.why_not, within, known
+        self.way, self.why_not, self.known = called.way, called.why_not, known
+        self.within = within + OF_ANGLES * called.way.last
         self.wrong: list[tuple[Turned, Deviation]] = []
         self.unseen: dict[Key, str] = {}
         self._shifts: dict[tuple[str, int], Tensor] = {}
@@ -271,6 +284,10 @@ class _Seen:
         elif _of_the_other_regime(seen, reference, moved.clamp(min=-BEFORE), live, self.within):
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
+        elif found.cause == "frequencies" and int(positions.min()) > MOST:  # those of the plain call are far from here
+            at = reference.place(seen[min(found.rows), 0, :, found.token], self.within)
+            if at is not None:
+                found = replace(found, cause="positions", says=f"token {found.token} is turned by position {at}")
         return self._placed(one, found)
 
     def _apart(

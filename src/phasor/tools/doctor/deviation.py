@@ -17,6 +17,7 @@ HALF = 1.2e-2  # tables in half precision
 MOST_SOUGHT = 64  # tokens of which the position is sought
 BEFORE, BEYOND = 128, LONGEST + 64  # positions around those that are known, at which a token may be found: int8 wraps
 NOWHERE = -BEFORE - 1
+FEW, ASIDE = 3, 0.1  # of more values than so many, some are rounded up and some down, each by a tenth of the most
 
 
 @dataclass(frozen=True)
@@ -156,8 +157,10 @@ def _by_an_angle(v: Values) -> str | None:
 
 def _coarse(v: Values) -> str | None:
     """Up and down by little: not by one factor, and not to one side."""
-    apart, off = v.ratio - 1, float(v.ratio.angle().abs().max())
+    apart, angles = v.ratio - 1, v.ratio.angle()
+    off, least = float(angles.abs().max()), min(float(angles.max()), float(-angles.min()))
     even = float((apart - apart.mean()).abs().max()) <= float(apart.mean().abs())
+    even = even or (len(angles) > FEW and least < ASIDE * off)
     if even or off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
         return None
     return f"their angles are off by up to {off:.2g}, up and down"
@@ -166,6 +169,8 @@ def _coarse(v: Values) -> str | None:
 # One row a fault: its cause, and what the values say where it is that one.
 NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("lost", _lost),
+    ("pairs exchanged", _exchanged),  # of slow pairs that is little, as rounding is, and so is the next
+    ("not rotated", _still),
     ("half precision", _coarse),
     ("attention factor", _factor),
     ("attention factor of one table", _one_of_both),
@@ -173,8 +178,6 @@ NAMES: tuple[tuple[str, Callable[[Values], str | None]], ...] = (
     ("sign", _backwards),  # before positions: each token would be found at minus its own
     ("cos and sin exchanged", _swapped),
     ("positions", _moved),
-    ("not rotated", _still),
-    ("pairs exchanged", _exchanged),
     ("an angle too much", _by_an_angle),
     ("frequency of one pair", _of_one_pair),
 )

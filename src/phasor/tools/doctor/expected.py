@@ -10,8 +10,10 @@ from ...eye.operator import Operator, Pairs
 from ...eye.sites import Side
 from ...rotary.spec import RotarySpec
 from .deviation import BEFORE, around
+from .ways import FARTHEST
 
 NOTHING = 1e-9
+TELLING = 4  # pairs: of so many no two positions are alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,16 @@ class Reference:
         trained = self.spec.scaling.trained_length or 0
         longer = lengths > trained
         return longer if self.spec.scaling.two_regimes else torch.where(longer, lengths, 0)
+
+    def place(self, turned: Tensor, within: float) -> int | None:
+        """The position by which a spec turns pairs so, ``[pairs]``, of all those that are tried; None for no one."""
+        rates = None if self.spec is None or self.spec.length_dependent else rates_of(self.spec, self.pairs)
+        if rates is None or len(rates) < TELLING:
+            return None
+        angles = rates[:, None] * torch.arange(FARTHEST)
+        apart = (torch.polar(torch.ones_like(angles), angles) - (turned / turned.abs())[:, None]).abs().amax(0)
+        at = int(apart.argmin())
+        return at if float(apart[at]) <= 2 * within else None
 
     def by_spec(self, spec: RotarySpec, moved: int = 0) -> Tensor | None:
         """``[1, heads, pairs, tokens]``: what the plain call itself must do by a spec, but for one factor on all."""

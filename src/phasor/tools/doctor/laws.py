@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...rotary.spec import RotarySpec
 from ...support.findings import Difference
+from .check_instead import wrong_when_plain
 from .measurement import Trial
 from .observation import Observation
 from .report import BY_DESIGN, Check
@@ -239,7 +240,11 @@ def check_logits(observed: Observation, before: Sequence[Check]) -> Iterator[Che
     trial = Trial.of(observed.subject, observed.inputs.tokens, observed.specs)
     if (fault := not_finite(trial)) is not None:
         yield fault
-    yield implementation(trial)
+    row = implementation(trial)
+    sound = observed.still and not any(one.verdict == "wrong" for one in before)
+    if row.verdict == "wrong" and sound and (why := wrong_when_plain(observed)):  # then the chosen one has no measure
+        row = replace(row, verdict="not shown", cause="", reason=f"the plain implementation is wrong: {why}")
+    yield row
     if observed.still and not any(row.verdict == "wrong" for row in before):  # of what turns, kept keys were seen
         yield cached(trial)
 

@@ -90,7 +90,9 @@ def _by(
     later = [max(0, keys - side.count) for side in sides]  # queries are the last tokens, where there are more keys
     moved = {moved_by(side, spec, within) - start for side, start in zip(sides, later, strict=True)}
     by = [start + min(moved) if len(moved) == 1 else 0 for start in later]  # both alike: no score tells
-    alone = [(side.side.name, _of_side(side, spec, within, moved_on)) for side, moved_on in zip(sides, by, strict=True)]
+    # queries of several experts come in the order of these, and keys are repeated in the same
+    ordered = all(len(side.operator.sources) == 1 for side in sides if side.side.name == "q")
+    alone = [(side.side.name, _of_side(side, spec, within, at, ordered)) for side, at in zip(sides, by, strict=True)]
     found = [(name, one) for name, one in alone if one is not None]
     if found:
         told = _by_golden(found, sides, spec, planned.model) if {one.cause for _, one in found} & GENERAL else []
@@ -108,8 +110,11 @@ def moved_by(reference: Reference, spec: RotarySpec, within: float) -> int:
     return max(0, int(first))
 
 
-def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> Deviation | None:
-    """But for one factor on all, and the number ``by`` which all positions are moved."""
+def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int, ordered: bool) -> Deviation | None:
+    """But for one factor on all, and the number ``by`` which all positions are moved.
+
+    ``ordered``: heads must come in the order in which they were projected.
+    """
     placed = reference.side.placed
     if rates_of(spec, reference.pairs) is None or placed is None:
         return _other_pairs(reference, spec)
@@ -126,8 +131,8 @@ def _of_side(reference: Reference, spec: RotarySpec, within: float, by: int) -> 
         seen, must = seen / seen.abs().clamp(min=1e-12), must / must.abs().clamp(min=1e-12)
     live = torch.ones(1, reference.count, dtype=torch.bool)
     found = deviation(seen, must, around(must[0]), live, within) or _of_passing(reference, spec, within)
-    parts = len(reference.operator.sources)  # of experts, each in an order of its own
-    return found or (exchanged(reference.operator) if parts == 1 else None) or rounded(reference.side)
+    ordered = ordered and len(reference.operator.sources) == 1
+    return found or (exchanged(reference.operator) if ordered else None) or rounded(reference.side)
 
 
 def exchanged(operator: Operator) -> Deviation | None:

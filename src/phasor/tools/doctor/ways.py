@@ -7,7 +7,7 @@ done to it since it was projected.
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -26,6 +26,7 @@ from .running import NotChecked, Running
 MOST = 48  # tokens of a row
 ROWS = 4
 LONGEST = 256  # tokens of a call that is made to be long
+FARTHEST = 2**16  # a position at which tokens are put: beyond it float32 angles say little
 PADS = (0, 2, 5, 9)
 ON = 6  # tokens that follow a long call
 AND_ON = ", and on"  # behind the name of such a call
@@ -81,7 +82,7 @@ class Way:
         """What can be called of it where all cannot: of a long call that goes on that one, of a cache one step."""
         if self.name.endswith(AND_ON):
             return Way(self.name.removesuffix(AND_ON), self.pieces[:1])
-        return Way(self.name, self.pieces[:2]) if len(self.pieces) > 2 else None
+        return replace(self, pieces=self.pieces[:2]) if len(self.pieces) > 2 else None
 
     @property
     def rows(self) -> int:
@@ -153,13 +154,18 @@ def ways(
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
-    found = [_plain(tokens, most), *([_in_pieces(tokens, most)] if caches else [])]
+    found = [_plain(tokens, most)]
+    if caches:
+        pieces = _in_pieces(tokens, most)
+        found += [pieces, replace(pieces, name=f"{pieces.name}, {AUTOCAST}", autocast=True)]
     found += [_padded(tokens, some, left) for left in (True, False)]
     long = [*(long or _long(tokens, declared, original, caches))]
     before = long[-1].pieces[:1]
     if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
         long += [_far(tokens, original), _far(tokens, original + 1)]
         before = _far(tokens, max(original, declared or 0) + 8).pieces
+    if counts and declared and declared > long[-1].last:  # where no call of many tokens reaches
+        long.insert(0, _far(tokens, min(declared, FARTHEST)))
     if counts:
         found += [_rows(tokens, most), *([_generating(tokens, most)] if caches else [])]
     ids = tokens(1, most)
@@ -186,12 +192,18 @@ def _in_pieces(tokens: Callable[[int, int], Tensor], most: int) -> Way:
     return _through(tokens(2, most), [first, 1, 2, most - first - 4, 1], "through a cache")
 
 
-def _padded(tokens: Callable[[int, int], Tensor], some: int, left: bool) -> Way:
-    ids = tokens(ROWS, some)
+def _padded(tokens: Callable[[int, int], Tensor], some: int, left: bool, rows: int = ROWS) -> Way:
+    ids = tokens(rows, some)
     mask = torch.ones_like(ids)
-    for row, pads in enumerate(PADS):
+    for row, pads in enumerate(PADS[:rows]):
         mask[row, slice(0, pads) if left else slice(some - pads, some)] = 0
     return Way(f"padded on the {'left' if left else 'right'}", (Piece(ids, _count(ids), mask=mask),))
+
+
+def long_padded(tokens: Callable[[int, int], Tensor], length: int) -> Way:
+    """A long call that is padded: what is formed of a mask may be other code than what is formed without one."""
+    way = _padded(tokens, length, left=True, rows=2)
+    return replace(way, name=f"{way.name}, in a call of {length} tokens")
 
 
 def _rows(tokens: Callable[[int, int], Tensor], most: int) -> Way:
@@ -298,7 +310,8 @@ def train(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
         if isinstance(module, _NormBase):
             module.eval()
-        vars(module).pop("gradient_checkpointing", None)  # of its class, it is off
+        if "gradient_checkpointing" in vars(module):  # which some forwards ask of the instance
+            module.gradient_checkpointing = False
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
