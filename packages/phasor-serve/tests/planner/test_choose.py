@@ -9,6 +9,7 @@ from engines.cases import configs
 from phasor.rotary.scaling import NTK, DynamicNTK, Proportional, SteppedNTK
 from phasor.rotary.spec import RotarySpec
 from phasor_serve import plan
+from phasor_serve.engines import ENGINES
 from phasor_serve.planner.choose import stretch
 
 LLAMA = {
@@ -112,6 +113,13 @@ EXAONE, PHI = configs()["LGAI-EXAONE/EXAONE-4.0-32B"], configs()["LongRoPE of Ph
 def test_a_length_without_a_rotation_is_refused(config: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plan(config, **arguments)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_where_nothing_is_stretched_no_other_config_is_written(engine: str) -> None:
+    made = plan(LLAMA, engine=engine)
+    assert made.verdict == "right" and made.settings is not None
+    assert made.settings.config in (None, LLAMA)  # some engines have nothing else to be told by
 
 
 @pytest.mark.parametrize("length", [2048, None])
