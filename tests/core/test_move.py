@@ -119,20 +119,6 @@ def test_a_change_multiplies_by_the_ratio_of_both_factors():
     assert_within(moved, fresh(x, at, new), 16)
 
 
-@pytest.mark.parametrize("tensor_format, order", {"bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "bhsd": range(4)}.items())
-def test_every_order_of_axes(tensor_format, order):
-    spec, old, new = RotarySpec(head_dim=8), torch.arange(7), torch.tensor([3, 4, 5, 100, 101, 0, 1])
-    x, how = torch.randn(2, 3, 7, 8), {"tensor_format": tensor_format}
-    for call in (
-        lambda k, **how: shift(k, -3, spec, **how),
-        lambda k, **how: reposition(k, old, new, spec, **how),
-        lambda k, **how: change_spec(k, old, spec, spec.replace(base=77.0), **how),
-        lambda k, **how: unrotate(k, old, spec, **how),
-    ):
-        k = x.permute(*order).clone()
-        assert call(k, **how, out=k) is k and torch.equal(k, call(x).permute(*order))
-
-
 def test_one_rounding_for_a_move():
     """Keys rounded when they were first rotated, moved once: sqrt(2) of the error of a fresh rotation."""
     spec = RotarySpec(head_dim=128, base=5e5)
