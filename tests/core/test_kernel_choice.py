@@ -57,14 +57,8 @@ SECOND = RotarySpec(head_dim=8, second=Listed((0,) * 4, ((1, 4),) * 4))
 CANNOT = {
     "second": (lambda kernel: rotate(Q, K, POSITIONS, SECOND, kernel=kernel), "second ones"),
     "learned": (lambda kernel: apply_rotary(Q, LEARNED, kernel=kernel), "do not reach the tables"),
-    "subclass": (
-        lambda kernel: apply_rotary(WRAPPED, ROTATION, kernel=kernel),
-        "plain tensors, got Wrapped",
-    ),
-    "subclass of k": (
-        lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel),
-        "got Wrapped",
-    ),
+    "subclass": (lambda kernel: apply_rotary(WRAPPED, ROTATION, kernel=kernel), "plain tensors, got Wrapped"),
+    "subclass of k": (lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel), "got Wrapped"),
     "subclass of tables": (
         lambda kernel: apply_rotary(Q, ROTATION.replace(cos=ROTATION.cos.as_subclass(Wrapped)), kernel=kernel),
         "got Wrapped",

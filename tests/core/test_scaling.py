@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.rotary.scaling import (
-    NTK,
-    DynamicNTK,
-    Llama3,
-    LongRoPE,
-    Proportional,
-    SteppedNTK,
-)
+from phasor.rotary.scaling import NTK, DynamicNTK, Llama3, LongRoPE, Proportional, SteppedNTK
 
 EPS = torch.finfo(torch.float64).eps  # two values that were each rounded once
 
