@@ -133,8 +133,7 @@ def test_one_rounding_for_a_move():
 
 def test_gradients_pass():
     spec = RotarySpec(head_dim=8, scaling=YaRN(4.0, 128))
-    k = keys(spec).requires_grad_()
-    at = torch.arange(7)
+    k, at = torch.randn(1, 2, 3, 8, dtype=F64, requires_grad=True), torch.arange(3)
     other = RotarySpec(head_dim=8, base=500.0)
     for call in (
         lambda k: shift(k, 3, spec),
@@ -142,7 +141,7 @@ def test_gradients_pass():
         lambda k: change_spec(k, at, spec, other),
     ):
         assert torch.autograd.gradcheck(call, k)
-    k = keys(spec, torch.float32).requires_grad_()
+    k = keys(spec, torch.float32, tokens=3).requires_grad_()
     (grad,) = torch.autograd.grad(change_spec(k, at, spec, other).sum(), k)
     back = change_spec(torch.ones_like(k), at, other, spec) / spec.attention_factor() ** 2  # the transpose
     torch.testing.assert_close(grad, back, rtol=0, atol=1e-6)
