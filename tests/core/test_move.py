@@ -12,7 +12,7 @@ from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import DynamicNTK, LongRoPE, YaRN
 from refused import refused
 
-from .conftest import LOG_SCALE, SECOND, SEQ_LEN, anywhere, assert_within, every_spec
+from .conftest import LOG_SCALE, SECOND, SEQ_LEN, anywhere, assert_within, every_rotation
 
 F64 = torch.float64
 FAR = 2**30
@@ -43,7 +43,7 @@ def steps_at(spec: RotarySpec) -> float:
     return 16 if exact(spec) else 20_000
 
 
-@every_spec
+@every_rotation
 def test_moved_keys_are_those_of_a_fresh_rotation(spec):
     spec = fixed(spec)
     reach = FAR if exact(spec) else 1000
@@ -53,7 +53,7 @@ def test_moved_keys_are_those_of_a_fresh_rotation(spec):
     assert_within(moved, fresh(x, new, spec), steps_at(spec))
 
 
-@every_spec
+@every_rotation
 def test_a_shift_is_one_angle_for_all_tokens(spec):
     spec = fixed(spec)
     if spec.angles != "exact":
@@ -65,14 +65,14 @@ def test_a_shift_is_one_angle_for_all_tokens(spec):
     assert_within(moved, fresh(x, old + distance, spec), steps_at(spec))
 
 
-@every_spec
+@every_rotation
 def test_raw_keys_come_back(spec):
     spec = fixed(spec)
     x, at = keys(spec), anywhere(spec, -1000, 1000)
     assert_within(unrotate(fresh(x, at, spec), at, spec, log_scale=learned(spec)), x, steps_at(spec))
 
 
-@every_spec
+@every_rotation
 def test_another_spec(spec):
     """From a plain ladder to the scaled one and back: the factor comes in once, and goes."""
     spec = fixed(spec)
