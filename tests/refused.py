@@ -30,7 +30,7 @@ def wrong(call: Callable[[], object], says: list[str]) -> str:
             at = message.find(part, at) + len(part)
             if at < len(part):
                 return f"does not say {part!r} in its place: {message}"
-        begins = message[:1].islower() or message.startswith("NTK")
+        begins = message[:1].islower() or message.startswith(("NTK", "LongRoPE"))
         return "" if begins and "\n" not in message else f"no line that begins with what it is about: {message!r}"
     return "not refused"
 

@@ -23,10 +23,7 @@ WITHOUT = {
     **dict.fromkeys(
         ("patch", "unpatch", "PatchReport", "repair"), "need transformers: README.md has the example, and runs"
     ),
-    **dict.fromkeys(
-        ("LedgerCache", "LedgerLayer"),
-        "need transformers: docs/tutorials have the examples, and run",
-    ),
+    **dict.fromkeys(("LedgerCache", "LedgerLayer"), "need transformers: docs/tutorials have the examples, and run"),
 }
 # What `apply_rotary(kernel=...)` calls: its example is theirs.
 KERNELS = "phasor.kernels."

@@ -18,13 +18,7 @@ import limited
 from house import PACKAGES, ROOT
 from phasor.cli.app import app_of
 from phasor.support.plain_text import html_text, json_text, one_line, printable
-from phasor.support.whole_files import (
-    check_file_target,
-    check_folder_target,
-    whole_folder,
-    write_together,
-    write_whole,
-)
+from phasor.support.whole_files import check_file_target, check_folder_target, whole_folder, write_together, write_whole
 
 NEEDS_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs the full device of Linux")
 

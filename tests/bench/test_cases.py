@@ -11,8 +11,15 @@ from timing.run import named
 from timing.ways import calls
 from torch import Tensor
 
+
+def marks(case, dtype: str, layout: str) -> list[pytest.MarkDecorator]:
+    """Now each dtype and each layout of a case, in turns; the other pairs of them later."""
+    i, j = case.dtypes.index(dtype), case.layouts.index(layout)
+    return [] if i % len(case.layouts) == j or j % len(case.dtypes) == i else [pytest.mark.slow]
+
+
 CELLS = [
-    pytest.param(case, dtype, layout, id=f"{case.name}-{dtype}-{layout}")
+    pytest.param(case, dtype, layout, id=f"{case.name}-{dtype}-{layout}", marks=marks(case, dtype, layout))
     for case in CASES
     if not case.obstacle()  # a peer that is not installed
     for dtype in case.dtypes

@@ -11,8 +11,9 @@ from transformers.cache_utils import Cache, DynamicLayer  # noqa: E402
 import phasor  # noqa: E402
 from cache_argument import given  # noqa: E402
 from integrations.models import FAMILIES, causal, tokens  # noqa: E402
-from phasor.caches import LedgerCache, LedgerLayer  # noqa: E402
+from phasor.caches import LedgerCache  # noqa: E402
 from phasor.caches.tokens import check_distinct_after  # noqa: E402
+from refused import refused  # noqa: E402
 from stories import converted, stories, token_by_token, told  # noqa: E402
 
 NOPE = ("SmolLM3Config", {"no_rope_layers": [1, 0], "rope_theta": 10_000.0})
@@ -101,8 +102,11 @@ def test_sinks_stand_where_they_should(family):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3", "deepseek_v3", "smollm3", "yarn"])
-@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize(
+    "family, patched",
+    [(family, False) for family in ("llama", "qwen2", "gemma3", "deepseek_v3", "smollm3", "yarn")]
+    + [("llama", True), ("deepseek_v3", True)],
+)
 def test_generation_beyond_the_trained_length(family, patched):
     """As long as the window has room the tokens of the whole cache, then on; distances stay inside the window."""
     model, ids = model_of(family, max_position_embeddings=32), tokens(1, 12)
@@ -116,6 +120,17 @@ def test_generation_beyond_the_trained_length(family, patched):
     layer = cache.layers[-1]
     held = layer.ledger.positions.flatten()
     assert len(layer.ledger) == 31 and held.tolist() == list(range(78 - 31, 78))
+
+
+@torch.no_grad()
+def test_tokens_are_evicted_a_block_at_a_time():
+    """Two sinks and a window of 8 hold 9 tokens beside the one that asks; then three go at once."""
+    model, held = model_of("llama"), []
+    cache = LedgerCache(model, sinks=2, window=8, block=3)
+    for token in tokens(1, 20).unbind(1):
+        model(token[None], **given(cache))
+        held.append(len(cache.layers[0].ledger))
+    assert held == [*range(1, 10), *([7, 8, 9] * 4)[:11]]
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +248,7 @@ def test_what_is_refused_changes_nothing():
 @torch.no_grad()
 def test_rows_whose_positions_are_not_known():
     """What depends on each position is refused for rows that may be padded, and right for those that are not."""
-    dynamic = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    model, ids = causal("llama", rope_parameters=dynamic, max_position_embeddings=16), tokens(2, 12)
+    model, ids = causal("llama", rope_parameters=DYNAMIC, max_position_embeddings=16), tokens(2, 12)
     cache, other = (LedgerCache(model, seq_len=12, unpadded=sure) for sure in (False, True))
     for one in (cache, other):
         model(ids, **given(one))
@@ -273,25 +287,16 @@ def test_positions_of_several_axes_come_again_only_on_all_of_them():
         check_distinct_after(held, torch.tensor([[[9, 9]], [[0, 0]], [[0, 0]]]))
 
 
-REFUSED = {
-    "no model": (lambda: LedgerCache(None), "model must be a transformers model or its config, got NoneType"),
-    "window": (
-        lambda: LedgerCache(model_of("llama"), sinks=2),
-        "window must say how many tokens stay beside the sinks",
-    ),
-    "length": (
-        lambda: LedgerCache(
-            causal("llama", rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
-        ),
-        r"seq_len is missing: dynamic scaling .* phasor.patch\(model, seq_len=n\)",
-    ),
-    "chunk": (lambda: LedgerCache(model_of("llama")).reuse(None), "chunk must be a LedgerCache of the same model"),
-    "crop": (lambda: LedgerLayer(None).crop(3), "tokens_to_remove must be a number of tokens below 0, got 3"),
-}
-
-
-@pytest.mark.parametrize("call, message", REFUSED.values(), ids=REFUSED)
-def test_refused_in_one_line(call, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+MISTAKES = """
+LedgerCache(None) => model must be a transformers model or its config, got NoneType
+LedgerCache(model_of('llama'), sinks=2) => window must say how many tokens stay beside the sinks
+LedgerCache(model_of('llama'), window=0) => window must be an integer of at least 1, got 0
+LedgerCache(model_of('llama'), window=8, block=8) => block must be less than the window, 8, got 8
+LedgerCache(model_of('llama'), seq_len=0) => seq_len must be an integer of at least 1, got 0
+LedgerCache(causal('llama', rope_parameters=DYNAMIC)) => seq_len is missing: dynamic scaling … phasor.patch(model,
+    seq_len=n)
+LedgerCache(model_of('llama')).reuse(None) => chunk must be a LedgerCache of the same model
+LedgerLayer(None).crop(3) => tokens_to_remove must be a number of tokens below 0, got 3
+"""
+test_refused = refused(MISTAKES, globals(), of=(phasor.caches,))

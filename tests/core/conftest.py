@@ -78,10 +78,7 @@ def _scaling(name: str, axes: Axes) -> Scaling | None:
 
 SPECS: dict[str, RotarySpec] = {
     f"{scaling}-{axes}-{place}-{'interleaved' if interleaved else 'halves'}": RotarySpec(
-        **PLACES[place],
-        interleaved=interleaved,
-        axes=AXES[axes],
-        scaling=_scaling(scaling, AXES[axes]),
+        **PLACES[place], interleaved=interleaved, axes=AXES[axes], scaling=_scaling(scaling, AXES[axes])
     )
     for scaling, axes, place, interleaved in itertools.product(SCALINGS, AXES, PLACES, (False, True))
 } | {

@@ -1,6 +1,5 @@
 """The factors that few models use, beyond their laws in `test_algebra`: second members, padding, learned, real."""
 
-import json
 import math
 
 import pytest
@@ -14,9 +13,6 @@ from .conftest import FACTORS, LOG_SCALE, SECOND, assert_within, at
 F64 = torch.float64
 
 
-# --- second members turned apart: not a rotation --------------------------------------------------------------------
-
-
 def test_second_follows_its_rotation():
     rotation = at(SECOND["halves"], torch.arange(12).view(2, 6))
     assert rotation.second is not None
@@ -28,9 +24,6 @@ def test_second_follows_its_rotation():
     assert torch.equal(y[..., 1:7, :], apply_rotary(x[..., 1:7, :], rotation))
     assert torch.equal(y[..., [0, 7, 8], :], x[..., [0, 7, 8], :])
     assert rotation.to("cpu").second[1].device.type == "cpu"
-
-
-# --- padding, learned scales, real coordinates ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])
@@ -78,9 +71,6 @@ def test_a_scale_of_positions_stays_in_integer_phases():
     assert torch.equal(half.inv_freq(), spec.inv_freq())
 
 
-# --- axes ------------------------------------------------------------------------------------------------------------
-
-
 def test_alternating_is_a_list_too():
     for own, rungs in ((False, tuple((p, 8) for p in range(8))), (True, tuple((p // 2, 4) for p in range(8)))):
         axes, listed = Alternating((1, 0), own_ladders=own), Listed((1, 0) * 4, rungs)
@@ -94,19 +84,3 @@ def test_listed_counts_its_axes():
     assert Listed((0, 2, 1)).count == 3
     assert Listed((0, 0), axes=4).count == 4
     assert Listed([0, 1], [[0, 2], [1, 2]]) == Listed((0, 1), ((0, 2), (1, 2)))
-
-
-# --- data ------------------------------------------------------------------------------------------------------------
-
-ALL = {**FACTORS, **{f"second-{name}": spec for name, spec in SECOND.items()}}
-
-
-def test_there_and_back_through_json():
-    for spec in ALL.values():
-        for variant in (spec, spec.replace(angles="float32", tables="promoted"), spec.replace(angles="float64")):
-            back = RotarySpec.from_dict(json.loads(json.dumps(variant.to_dict(), allow_nan=False)))
-            assert back == variant
-            assert hash(back) == hash(variant)
-
-
-# --- compilers -------------------------------------------------------------------------------------------------------

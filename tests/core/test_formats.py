@@ -3,30 +3,13 @@
 import pytest
 import torch
 
-from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, apply_rotary_qkv, rotate
+import phasor
+from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.positions import packed
 from refused import refused
 
-from .conftest import FACTORS, SECOND, anywhere, at
-
-FROM_BHSD = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3)}
 SPEC = RotarySpec(head_dim=16, rotary_dim=12, interleaved=True)
 ROTATION = Rotation.at(SPEC, torch.arange(7))
-
-
-@pytest.mark.parametrize("tensor_format", FROM_BHSD)
-@pytest.mark.parametrize("batch", [(), (2,), (1,)])
-@pytest.mark.parametrize("name", ["permuted-last-yarn", "blocks", "reverse", "halves", "rungs"])
-def test_orders(name, batch, tensor_format):
-    spec = (FACTORS | SECOND)[name]
-    rotation = at(spec, anywhere(spec, 0, 5000, 7, *batch), torch.float32)
-    q, k = (torch.randn(2, h, 7, spec.head_dim) for h in (4, 2))
-    order = FROM_BHSD[tensor_format]
-    expected = [x.permute(order) for x in apply_rotary_qk(q, k, rotation)]
-    got = apply_rotary_qk(q.permute(order), k.permute(order), rotation, tensor_format=tensor_format)
-    for a, b in zip(got, expected, strict=True):
-        assert torch.equal(a, b)
-        assert a.is_contiguous()
 
 
 def test_packed_documents():
@@ -46,64 +29,6 @@ def test_packed_documents():
         assert torch.equal(got[1][part], alone[1][0])
 
 
-@pytest.mark.parametrize("tensor_format", ["bshd", "sbhd", "thd"])
-def test_flat_heads(tensor_format):
-    lead = (7,) if tensor_format == "thd" else (7, 2) if tensor_format == "sbhd" else (2, 7)
-    q, k = torch.randn(*lead, 4 * 16), torch.randn(*lead, 2 * 16)
-    apart = (q.unflatten(-1, (4, 16)), k.unflatten(-1, (2, 16)))
-    expected = [x.flatten(-2) for x in apply_rotary_qk(*apart, ROTATION, tensor_format=tensor_format)]
-    more = {"tensor_format": tensor_format, "num_heads": 4}
-    for a, b in zip(apply_rotary_qk(q, k, ROTATION, **more), expected, strict=True):
-        assert torch.equal(a, b)
-        assert a.is_contiguous()
-    positions = torch.arange(7)
-    assert torch.equal(rotate(q, k, positions, SPEC, **more)[1], expected[1])
-    assert torch.equal(rotate(q, k, positions, SPEC, k_positions=positions + 0, **more)[1], expected[1])
-    assert torch.equal(Rotary(SPEC)(q, k, positions, **more)[0], expected[0])
-    a, b = apply_rotary_qk(q, k, ROTATION, out=(q, k), **more)
-    assert torch.equal(q, expected[0])
-    assert torch.equal(k, expected[1])
-    assert a.data_ptr() == q.data_ptr()
-    assert b.data_ptr() == k.data_ptr()
-
-
-@pytest.mark.parametrize("tensor_format", FROM_BHSD)
-def test_queries_and_keys_of_different_tokens(tensor_format):
-    order, positions = FROM_BHSD[tensor_format], torch.arange(9) + 50
-    q, k = torch.randn(2, 4, 3, 16).permute(order), torch.randn(2, 2, 9, 16).permute(order)
-    a, b = rotate(q, k, positions[-3:], SPEC, k_positions=positions, tensor_format=tensor_format)
-    both = Rotation.at(SPEC, positions)
-    assert torch.equal(a, apply_rotary(q, both.slice(6, 9), tensor_format=tensor_format))
-    assert torch.equal(b, apply_rotary(k, both, tensor_format=tensor_format))
-    c, d = apply_rotary_qk(q, k, both.slice(6, 9), k_rotation=both, tensor_format=tensor_format, out=(q, k))
-    assert c is q
-    assert d is k
-    assert torch.equal(c, a)
-    assert torch.equal(d, b)
-
-
-@pytest.mark.parametrize("shape, num_heads", [((2, 7, 3, 4, 16), None), ((2, 7, 8, 16), 4), ((7, 3, 4, 16), None)])
-@pytest.mark.parametrize("gradient", [False, True])
-def test_packed_projections(shape, num_heads, gradient):
-    qkv = torch.randn(shape, requires_grad=gradient)
-    heads = qkv.reshape(*shape[: -3 if num_heads is None else -2], -1, 16)
-    q, k = (4, 4) if num_heads is None else (4, 2)
-    turned = apply_rotary(heads[..., : q + k, :], ROTATION, tensor_format="bshd")
-    expected = torch.cat((turned, heads[..., q + k :, :]), -2).reshape(shape)
-    got = apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads)
-    assert torch.equal(got, expected)
-    if gradient:
-        g = torch.randn(shape)
-        ours, theirs = (torch.autograd.grad(y, qkv, g)[0] for y in (got, expected))
-        assert torch.equal(ours, theirs)
-        return
-    out = torch.empty_like(qkv)
-    assert apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads, out=out) is out
-    assert torch.equal(out, expected)
-    assert apply_rotary_qkv(qkv, ROTATION, num_heads=num_heads, out=qkv) is qkv
-    assert torch.equal(qkv, expected)
-
-
 def test_the_module_has_nothing_to_damage():
     rotary = Rotary(RotarySpec(head_dim=16))
     assert not list(rotary.parameters())
@@ -116,6 +41,8 @@ def test_the_module_has_nothing_to_damage():
     with torch.device("meta"):
         made = Rotary(RotarySpec(head_dim=16))
     assert torch.equal(made(q, q, torch.arange(5) + 100_000)[0], before)
+    flat, about = q.transpose(1, 2).flatten(-2), {"tensor_format": "bshd", "num_heads": 2}
+    assert torch.equal(made(flat, flat, torch.arange(5) + 100_000, **about)[1], before.transpose(1, 2).flatten(-2))
 
 
 X = torch.zeros(2, 7, 64)
@@ -145,7 +72,7 @@ Rotary(64) => spec must be a RotarySpec, got int
 packed(torch.tensor([0, 3]), torch.tensor([1, 2])) => offsets must have one value for each of 1 documents, got 2
 packed(torch.tensor([0, 3]).to(torch.uint64)) => cu_seqlens must hold integers of at most 63 bits, got torch.uint64
 """
-test_refused = refused(REFUSED, globals())
+test_refused = refused(REFUSED, globals(), of=(phasor,))
 
 
 @pytest.mark.parametrize("turn", [apply_rotary, lambda x, r: apply_rotary_qk(x.detach(), x, r)])

@@ -1,12 +1,12 @@
 """Which kernel turns: the first that can, or the one that was named; and why one cannot."""
 
 import os
-import sys
 
 import pytest
 import torch
 
 import limited
+from forks import forking
 from phasor import (
     Rotary,
     RotarySpec,
@@ -21,6 +21,7 @@ from phasor.encodings.heads import GlobalPointer
 from phasor.rotary import kernels
 from phasor.rotary.axes import Listed
 from phasor.rotary.kernels import Angles, Eager, Native, Reference
+from phasor.rotary.kernels.native import extension
 from phasor.rotary.kernels.triton import plans
 
 from .conftest import assert_refused
@@ -56,14 +57,8 @@ SECOND = RotarySpec(head_dim=8, second=Listed((0,) * 4, ((1, 4),) * 4))
 CANNOT = {
     "second": (lambda kernel: rotate(Q, K, POSITIONS, SECOND, kernel=kernel), "second ones"),
     "learned": (lambda kernel: apply_rotary(Q, LEARNED, kernel=kernel), "do not reach the tables"),
-    "subclass": (
-        lambda kernel: apply_rotary(WRAPPED, ROTATION, kernel=kernel),
-        "plain tensors, got Wrapped",
-    ),
-    "subclass of k": (
-        lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel),
-        "got Wrapped",
-    ),
+    "subclass": (lambda kernel: apply_rotary(WRAPPED, ROTATION, kernel=kernel), "plain tensors, got Wrapped"),
+    "subclass of k": (lambda kernel: apply_rotary_qk(Q, WRAPPED, ROTATION, kernel=kernel), "got Wrapped"),
     "subclass of tables": (
         lambda kernel: apply_rotary(Q, ROTATION.replace(cos=ROTATION.cos.as_subclass(Wrapped)), kernel=kernel),
         "got Wrapped",
@@ -113,11 +108,20 @@ def test_the_name_reaches_the_kernel_through_every_door(name, asked):
     assert asked == [name] * 8
 
 
-@pytest.mark.parametrize(
-    "chosen, said", [("reference", "['reference']"), ("nothing", "from the variable PHASOR_KERNEL")]
-)
-def test_the_variable_says_what_auto_means(chosen, said):
-    program = """
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """What a program prints in a process that has imported torch, and nothing of phasor."""
+    place = tmp_path_factory.mktemp("programs")
+    with forking(place, ["torch"]) as python:
+
+        def run(text, **variables):
+            (place / "program.py").write_text(text)
+            return limited.run([python, place / "program.py"], env=os.environ | variables, check=True).stdout
+
+        yield run
+
+
+WHICH = """
 import torch, phasor
 from phasor.kernels import Reference
 seen, before = [], Reference.rotate
@@ -128,9 +132,37 @@ try:
 except ValueError as error:
     print(error)
 """
-    env = os.environ | {"PHASOR_KERNEL": chosen}
-    run = limited.run([sys.executable, "-c", program], env=env, check=True)
-    assert said in run.stdout
+
+
+@pytest.mark.parametrize(
+    "chosen, said", [("reference", "['reference']"), ("nothing", "from the variable PHASOR_KERNEL")]
+)
+def test_the_variable_says_what_auto_means(chosen, said, program):
+    assert said in program(WHICH, PHASOR_KERNEL=chosen)
+
+
+WITHOUT = """
+import sys
+sys.modules["phasor.rotary.kernels.native._native"] = None
+import torch, phasor
+x = torch.randn(1, 2, 5, 8)
+spec = phasor.RotarySpec(head_dim=8)
+assert torch.equal(*(phasor.rotate(x, None, torch.arange(5), spec, kernel=k)[0] for k in ("auto", "reference")))
+try:
+    phasor.rotate(x, None, torch.arange(5), spec, kernel="native")
+except ValueError as error:
+    print(error)
+print(phasor.kernels.available()["native"])
+"""
+
+
+def test_without_the_extension_the_others_do_its_work(program):
+    said = program(WITHOUT).splitlines()
+    why = (
+        "it was built, and cannot be loaded here (import of" if extension.MODULE else "it was not built when phasor was"
+    )
+    assert said[0].startswith(f"kernel='native' cannot rotate these: {why}")
+    assert said[1].startswith(f"not here: {why}")
 
 
 def test_a_kernel_is_given_phases_by_rotate_and_tables_by_apply(monkeypatch):

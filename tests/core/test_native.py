@@ -85,31 +85,6 @@ def test_what_is_kept_for_the_way_back():
     assert {t.dtype for t in kept} == {torch.float32, torch.int64} or kernel.MISSING
 
 
-PROGRAM = """
-import sys
-sys.modules["phasor.rotary.kernels.native._native"] = None
-import torch, phasor
-x = torch.randn(1, 2, 5, 8)
-spec = phasor.RotarySpec(head_dim=8)
-assert torch.equal(*(phasor.rotate(x, None, torch.arange(5), spec, kernel=k)[0] for k in ("auto", "reference")))
-try:
-    phasor.rotate(x, None, torch.arange(5), spec, kernel="native")
-except ValueError as error:
-    print(error)
-print(phasor.kernels.available()["native"])
-"""
-
-
-def test_without_the_extension_the_others_do_its_work():
-    run = limited.run([sys.executable, "-c", PROGRAM], check=True)
-    said = run.stdout.splitlines()
-    why = (
-        "it was built, and cannot be loaded here (import of" if extension.MODULE else "it was not built when phasor was"
-    )
-    assert said[0].startswith(f"kernel='native' cannot rotate these: {why}")
-    assert said[1].startswith(f"not here: {why}")
-
-
 @needs_native
 def test_where_torch_or_python_lacks_what_it_needs_it_is_refused_when_loaded(monkeypatch):
     with monkeypatch.context() as without:

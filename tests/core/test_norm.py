@@ -158,15 +158,6 @@ def test_gradcheck(settings, layout):
     assert torch.autograd.gradcheck(both, (q, k, of_q, of_k), check_forward_ad=True)
 
 
-def test_flat_heads_are_unfolded():
-    rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5))
-    q, k, weight = torch.randn(2, 5, 3, 16), torch.randn(2, 5, 2, 16), torch.randn(16)
-    expected = apply_qk_norm_rotary(q, k, rotation, weight, weight, tensor_format="bshd")
-    flat = (q.flatten(-2), k.flatten(-2), rotation, weight, weight)
-    got = apply_qk_norm_rotary(*flat, tensor_format="bshd", num_heads=3)
-    assert all(torch.equal(a, b.flatten(-2)) for a, b in zip(got, expected, strict=True))
-
-
 def test_a_promoted_rotation_gives_the_dtype_of_its_tables():
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5)).replace(promoted=True)
     q, weight = given("bhsd", dtype=torch.bfloat16), torch.randn(16)

@@ -1,4 +1,4 @@
-"""Position builders against naive loops, and M-RoPE positions against transformers."""
+"""Position builders against naive loops; those of models stand in `positions/test_families.py`."""
 
 import pytest
 import torch
@@ -104,27 +104,6 @@ def test_mrope(segments):
     got = positions.mrope(segments)
     assert got.dtype == torch.int64
     assert got.tolist() == naive_mrope(segments)
-
-
-def test_mrope_is_that_of_transformers():
-    """Qwen2-VL's get_rope_index: text, an image of 4 x 6 patches merged 2 x 2, text, a video of 2 frames, text."""
-    modeling = pytest.importorskip("transformers.models.qwen2_vl.modeling_qwen2_vl")
-    configuration = pytest.importorskip("transformers.models.qwen2_vl.configuration_qwen2_vl")
-
-    class Index(modeling.Qwen2VLModel):
-        def __init__(self):
-            torch.nn.Module.__init__(self)
-            self.config = configuration.Qwen2VLConfig()
-
-    segments = [3, (2, 3), 2, (2, 4, 3), 4]
-    kinds = [0] * 3 + [1] * 6 + [0] * 2 + [2] * 24 + [0] * 4
-    theirs, _ = Index().get_rope_index(
-        torch.zeros(1, len(kinds), dtype=torch.int64),
-        torch.tensor([kinds]),
-        image_grid_thw=torch.tensor([[1, 4, 6]]),
-        video_grid_thw=torch.tensor([[2, 8, 6]]),
-    )
-    assert torch.equal(positions.mrope(segments), theirs[:, 0])
 
 
 def test_builders_ignore_the_default_dtype():

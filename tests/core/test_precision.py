@@ -66,11 +66,7 @@ def test_every_scheme_against_mpmath(scheme):
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, database=None)
-@given(
-    base=st.floats(1.5, 1e9),
-    half=st.integers(1, 24),
-    position=st.integers(-FAR, FAR),
-)
+@given(base=st.floats(1.5, 1e9), half=st.integers(1, 24), position=st.integers(-FAR, FAR))
 def test_any_base_and_position_against_mpmath(base, half, position):
     check_against_mpmath(RotarySpec(head_dim=2 * half, base=base), [[position]])
 

@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.rotary.scaling import (
-    NTK,
-    DynamicNTK,
-    Llama3,
-    LongRoPE,
-    Proportional,
-    SteppedNTK,
-)
+from phasor.rotary.scaling import NTK, DynamicNTK, Llama3, LongRoPE, Proportional, SteppedNTK
 
 EPS = torch.finfo(torch.float64).eps  # two values that were each rounded once
 
@@ -104,6 +97,3 @@ def test_proportional_counts(fraction, dim, turning):
         got = scaled(Proportional(fraction=fraction), dim=dim, base=1e6, angles=angles)
         assert torch.count_nonzero(got) == turning
         torch.testing.assert_close(got[:turning], plain(dim, 1e6)[:turning], rtol=3e-7, atol=0)
-
-
-# --- limits that hold for all ---------------------------------------------------------------------------------------

@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from phasor import RotarySpec
-from phasor.rotary.scaling import (
-    DynamicNTK,
-    Linear,
-    Llama3,
-    LongRoPE,
-    Proportional,
-    YaRN,
-)
+from phasor.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
 
 HEADS = [(64, 1.0), (128, 1.0), (96, 1.0), (128, 0.5), (80, 0.4)]
 BASES = [10_000.0, 500_000.0, 1_000_000.0, 150_000.0]

@@ -14,12 +14,14 @@ from phasor.rotary.axes import Axial, Mixed, Sections
 from phasor.rotary.scaling import NTK, Linear, LongRoPE, YaRN
 from phasor.rotary.spec import axis_steps
 
-from .conftest import SPECS, every_spec
+from .conftest import SPECS, every_map, every_spec
 
 VARIANTS = {
     "float32": {"angles": "float32"},
     "float32 tables": {"angles": "float32", "tables": "float32"},
     "rounded tables": {"angles": "float32", "tables": "rounded"},
+    "promoted": {"angles": "float32", "tables": "promoted"},
+    "float64": {"angles": "float64"},
 }
 
 
@@ -27,7 +29,7 @@ def through_json(spec):
     return RotarySpec.from_dict(json.loads(json.dumps(spec.to_dict(), allow_nan=False)))
 
 
-@every_spec
+@every_map
 def test_there_and_back(spec):
     for variant in (spec, *(spec.replace(**changes) for changes in VARIANTS.values())):
         back = through_json(variant)

@@ -7,7 +7,6 @@ import torch
 
 from blocks import ROOT
 from phasor import RotarySpec, encodings
-from phasor.axes import Axial
 from phasor.encodings import (
     CAPE,
     FIRE,
@@ -26,14 +25,8 @@ from phasor.encodings import (
     LieRE,
     Placed,
     PoPE,
-    PRoPE,
-    ReRoPE,
-    RoPEMixed,
     Rotary,
     Sandwich,
-    StringCayley,
-    StringCirculant,
-    T5Bias,
     WindowedRotary,
     XPos,
     abacus_places,
@@ -134,62 +127,7 @@ def test_kerple_clamps_and_still_learns():
     assert all(float(g) for g in torch.autograd.grad(bias.sum(), power.parameters()))
 
 
-def heads(encoding, of_q, of_k=None, dim=8):
-    q, k = torch.zeros(1, of_q, 2, dim), torch.zeros(1, of_k or of_q, 2, dim)
-    return attention(q, k, k, encoding, q_positions=T[:2])
-
-
 Q = torch.zeros(1, 2, 2, 8)
-FAR = torch.tensor([[0.0, 1.0]] * 2)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        *((lambda e=e: heads(e, 3), r"q must have the 2 heads that \w+ was made for, got 3")
-          for e in (KerpleLog(2), TISA(2), Sandwich(2), TUPE(2, 8, 4), FIRE(2), FoPE(2, 8, 64), PoPE(2, 8))),
-        *((lambda e=e: heads(e, 2, 1), r"k must have the 2 heads that \w+ was made for, .* got 1; repeat_interleave")
-          for e in (FoPE(2, 8, 64), StringCayley(2, 8, axes=1), StringCirculant(2, 8, axes=1), LieRE(8, num_heads=2))),
-        (lambda: heads(PoPE(2, 4), 2), "q must have the head_dim 4 that PoPE was made for, got 8"),
-        *((lambda e=e: heads(e, 2), r"must go by one position for each token, and \w+ has 2 coordinates; Placed\(")
-          for e in (RoPEMixed(2, 8), Rotary(RotarySpec(head_dim=8, axes=Axial((2, 2)))))),
-        (lambda: RoPEMixed(2, 8)(Q, Q, T[:2]), r"coordinates must be \[2, S\] or \[2, B, S\] .*got \[2\]; .* Placed"),
-        (lambda: LieRE(8)(Q, Q, torch.ones(1)), r"must be \[S\] or \[B, S\] with S = 2 .* for LieRE, got \[1\]"),
-        (lambda: LieRE(8)(Q, Q, torch.ones(3, 2)), r"must be \[S\] or \[B, S\] .* B = 1 for LieRE, got \[3, 2\]"),
-        (lambda: RoPEMixed(2, 8)(Q, Q, FAR.half()), "coordinates must be integers, float32 or float64 .* got torch.fl"),
-        (lambda: heads(Placed(RoPEMixed(2, 8), FAR[:, :1]), 2), r"numbers of the 1 coordinates \(0 to 0\), got 0 to 1"),
-        (lambda: Placed(ALiBi(2), FAR), "encoding must turn q and k or add to embeddings, got ALiBi"),
-        (lambda: Placed(ReRoPE(SPEC, window=4), FAR[:1]), "encoding must turn q and k .* got ReRoPE"),
-        (lambda: Placed(Rotary(SPEC), FAR), r"coordinates must be \[1, N\] for Rotary, one .* got \[2, 2\]"),
-        (lambda: Placed(LieRE(8), FAR[0]), r"coordinates must be a tensor \[axes, N\], got torch.Size\(\[2\]\)"),
-        (lambda: LieRE(8, block=3), r"block must divide head_dim=8 .*, got 3"),
-        (lambda: StringCayley(2, 7), "head_dim must be even"),
-        (lambda: RoPEMixed(2, 6), "rotary_dim must be a positive multiple of 4"),
-        (lambda: RoPEMixed("2", 8), "num_heads must be an integer of at least 1, got '2'"),
-        (lambda: RoPEMixed(2, "8"), "head_dim must be an integer of at least 1, got '8'"),
-        (lambda: XPos(RotarySpec(head_dim=8, axes=Axial((2, 2)))), "spec must be a RotarySpec with one axis"),
-        (lambda: HoPE(8, 6), "trained must be an integer of at least 7, got 6"),
-        (lambda: PRoPE(8, 0.1), "fraction must keep at least one of 4 pairs, got 0.1"),
-        (lambda: Sandwich(2, dim=5), "dim must be even .*, got 5"),
-        (lambda: Sandwich(2, first=2), r"first must be 1 \(the paper's formula\) or 0 \(its listing\), got 2"),
-        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[4:5], T, 1.0), "learned table of 4 positions .*got 4"),
-        (lambda: TUPE(2, 8, 4).bias(Q, Q, T[:1] - 1, T[:1], 1.0), "learned table of 4 positions .*got -1"),
-        (lambda: CAPE(3), "dim must be even"),
-        (lambda: CAPE(4, stretch=0.5), "stretch must be a finite number of at least 1, got 0.5"),
-        (lambda: CAPE(16).embed(X, T.half()), "positions must be integers, float32 or float64, got torch.float16"),
-        (lambda: ComplexEmbedding(4, 4).embed(X, T), "x must be the int64 ids of words"),
-        (lambda: FLOATER(16).embed(X, T - 1), "positions must be at least 0, .* got -1"),
-        (lambda: BiPE(4, 4, T5Bias(2, bidirectional=False)), "between must be a Rotary or an ALiBi, .* got T5Bias"),
-        (lambda: BiPE(4, 4, WindowedRotary(SPEC, window=3)), "between must have no window, .* got 3; hide keys"),
-        (lambda: Abacus(16, num_places=4).embed(X, T), r"learned table of 4 positions \(0 to 3\), got 0 to 11"),
-        (lambda: randomised_positions(3, 2), "length must be at most max_length, 2 .*, got 3"),
-        *((lambda e=e: attention(X[None], X[None], X[None], e, q_positions=T, causal=False), "causal must be True for")
-          for e in (FIRE(1), XPos(SPEC), BiPE(4, 4, Rotary(SPEC)))),
-    ],
-)  # fmt: skip
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def test_the_page_has_a_line_for_each():

@@ -86,15 +86,3 @@ def test_distances_are_those_of_the_formula(scheme: str) -> None:
     encoding, far = SCHEMES[scheme]
     apart = encoding.distances(torch.arange(40), torch.arange(40))
     assert all(apart[m, n] == far(m, n) for m in range(40) for n in range(m + 1))
-
-
-def test_what_no_scheme_says_is_refused(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
-    encoding, at = SCHEMES["ReRoPE"][0], torch.arange(31)
-    with pytest.raises(ValueError, match="causal must be True for ReRoPE"):
-        attention(*tensors, encoding, q_positions=at, causal=False)
-    with pytest.raises(ValueError, match="kernel='sdpa' has one position for each token"):
-        attention(*tensors, encoding, q_positions=at, kernel="sdpa")
-    with pytest.raises(ValueError, match="chunk must be less than the trained length, 10, got 10"):
-        DualChunk(SPEC, chunk=10, trained=10)
-    with pytest.raises(ValueError, match="spec must have one axis"):
-        ReRoPE(RotarySpec(head_dim=8, coordinates="real"), window=2)

@@ -3,7 +3,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from phasor.encodings import Shaw
 from phasor.encodings.attention import attention
 
 POSITIONS = torch.tensor([0, 1, 2, 9, 4, 30])
@@ -47,11 +46,3 @@ def test_relative_key_of_wav2vec2_bert(make_encoding, make_qkv):
     _, expected = theirs._apply_relative_key_position_encoding(module, q, k)
     t = torch.arange(9)
     torch.testing.assert_close(encoding.bias(q, k, t, t, 0.25), expected)
-
-
-def test_tables_belong_to_a_head_dim():
-    q, t = torch.zeros(1, 2, 3, 4), torch.arange(3)
-    with pytest.raises(ValueError, match="q must have the head_dim 8 of Shaw, got 4"):
-        Shaw(8, 2).bias(q, q, t, t, 1.0)
-    with pytest.raises(ValueError, match="max_distance must be an integer of at least 0, got -1"):
-        Shaw(8, -1)

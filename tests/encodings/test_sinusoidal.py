@@ -73,18 +73,3 @@ def test_embed_adds_in_every_layout_of_positions():
     torch.testing.assert_close(encoding.embed(x, t), x + sinusoids(t, 8, layout="cos_sin"))
     assert torch.equal(encoding.embed(x, t)[1:], encoding.embed(x[1:], t[1]))
     assert encoding.embed(x.bfloat16(), t).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: Sinusoidal(7), r"dim must be an even integer of at least 2 .*, got 7"),
-        (lambda: Sinusoidal(2, endpoint=True), r"dim must be an even integer of at least 4"),
-        (lambda: Sinusoidal(8, base=0), r"base must be a finite number above 0, got 0"),
-        (lambda: Sinusoidal(8, layout="halves"), r"layout must be 'interleaved', 'sin_cos' or 'cos_sin', got 'halves'"),
-        (lambda: sinusoids(torch.arange(3.0), 8), r"positions must be int64, got torch.float32; convert"),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

@@ -65,15 +65,3 @@ def test_xlnet_layer(layer, make_qkv):
     # r comes from XLNet in float32: sines of angles up to 9 with a relative error of eps
     atol = 100 * torch.finfo(torch.float32).eps
     torch.testing.assert_close(logits.softmax(-1), weights.permute(2, 3, 0, 1), rtol=0, atol=atol)
-
-
-@pytest.mark.parametrize("dim", [0, 7, 4.0])
-def test_width_of_the_sinusoid(dim):
-    with pytest.raises(ValueError, match=f"dim must be a positive even integer .*, got {dim}"):
-        TransformerXL(2, 4, dim)
-
-
-def test_number_of_heads():
-    q, t = torch.zeros(1, 2, 3, 8), torch.arange(3)
-    with pytest.raises(ValueError, match="q must have the 4 heads that TransformerXL was made for, got 2"):
-        TransformerXL(4, 8, 16).bias(q, q, t, t, 1.0)

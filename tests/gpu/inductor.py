@@ -57,10 +57,7 @@ def write(graph):
 
 
 def h200():
-    answers = {
-        "get_device_properties": lambda device=None: H200,
-        "get_compute_capability": lambda device=None: 90,
-    }
+    answers = {"get_device_properties": lambda device=None: H200, "get_compute_capability": lambda device=None: 90}
     yield from (mock.patch.object(CudaInterface, name, staticmethod(answer)) for name, answer in answers.items())
     yield mock.patch.object(CudaInterface.Worker, "get_device_properties", staticmethod(lambda device=None: H200))
     yield mock.patch("torch.cuda.get_device_properties", return_value=H200)

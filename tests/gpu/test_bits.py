@@ -152,7 +152,4 @@ def test_what_it_cannot_turn_it_names(call, reason):
 def test_a_mode_sees_the_plain_operations():
     x, rotation = X.to(DEVICE), ROTATION.to(DEVICE)
     with torch.utils._python_dispatch.TorchDispatchMode():
-        assert_refused(
-            lambda: apply_rotary(x, rotation, kernel="triton"),
-            ["kernel='triton'", "a mode of torch"],
-        )
+        assert_refused(lambda: apply_rotary(x, rotation, kernel="triton"), ["kernel='triton'", "a mode of torch"])

@@ -73,18 +73,3 @@ def test_select_is_the_greedy_rule(mode, clash, seed):
     got = select(spans, mode)
     assert got == sorted(kept, key=lambda span: (span.start, span.end, span.type))
     assert not any(clash(a, b) for a, b in itertools.combinations(got, 2))
-
-
-def test_errors():
-    for call, message in [
-        (lambda: decode(torch.zeros(2, 3, 3)), r"scores must be \[batch, num_types, seq, seq\], got shape \(2, 3, 3\)"),
-        (lambda: decode(torch.zeros(1, 1, 2, 3)), "scores must be"),
-        (lambda: decode(square(), threshold=1.5), "threshold must be a probability from 0 to 1, got 1.5"),
-        (lambda: decode(square(), threshold=-0.1), "threshold must be a finite number of at least 0, got -0.1"),
-        (lambda: decode(square(), mode="best"), "mode must be 'all', 'nested' or 'flat', got 'best'"),
-        (lambda: select([], "best"), "mode must be 'all', 'nested' or 'flat', got 'best'"),
-        (lambda: select([Span(0, 3, 1, 0.9)], "flat"), "mode must be 'all' for pairs of tokens .* a span from 3 to 1"),
-        (lambda: decode(torch.ones(1, 1, 3, 3), mode="nested"), "mode must be 'all' for pairs of tokens"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -106,22 +106,3 @@ def test_numbers_of_weights_are_those_of_the_papers():
     """kexue.fm/archives/8877 and the published code: 984,320 and 101,012 for BERT base and ten types."""
     sizes = [sum(p.numel() for p in kind(768, 10).parameters()) for kind in HEADS]
     assert sizes == [984_320, 101_012]
-
-
-def test_errors():
-    head, x = made(GlobalPointer), hidden()
-    for call, message in [
-        (lambda: GlobalPointer(16, 0), "num_types must be an integer of at least 1, got 0"),
-        (lambda: GlobalPointer(16, 2, head_dim=7), "head_dim must be even to be rotated .*, got 7"),
-        (lambda: GlobalPointer(16, 2, tril=1), "tril must be True or False, got 1"),
-        (lambda: GlobalPointer(16, 2, rotary="rope"), "rotary must be True, False, None or a RotarySpec, got 'rope'"),
-        (lambda: GlobalPointer(16, 2, rotary=RotarySpec(head_dim=8)), "rotary must be a spec with head_dim=64"),
-        (lambda: made(GlobalPointer, rotary=SPECS["dynamic"]), "seq_len is missing"),
-        (lambda: head(x[0]), r"hidden must be \[batch, seq, hidden_size=16\], got \[7, 16\]"),
-        (lambda: head(x[..., :8]), r"hidden must be \[batch, seq, hidden_size=16\], got \[2, 7, 8\]"),
-        (lambda: head(x, torch.ones(2, 6).long()), r"mask must be booleans or integers \[batch, seq\] = \[2, 7\]"),
-        (lambda: head(x, torch.ones(2, 7)), r"0 where there is no token, got torch.float32 \[2, 7\]"),
-        (lambda: head(x, positions=torch.arange(6)), "positions"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            call()

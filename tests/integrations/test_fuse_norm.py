@@ -189,5 +189,5 @@ def test_copies_are_fused_and_compiled_code_is_not(calls):
     assert torch.equal(logits(pickle.loads(pickle.dumps(model))), before) and len(calls) == 2
     torch.compiler.reset()
     calls.clear()
-    torch.testing.assert_close(logits(torch.compile(model, backend="aot_eager")), before)
+    torch.testing.assert_close(logits(torch.compile(model, backend="eager")), before)
     assert not calls

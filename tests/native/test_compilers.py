@@ -1,8 +1,8 @@
 """Every set of instructions writes what the portable one does, by every compiler, on x86-64 and on 64-bit ARM.
 
 The C program `compare.c` is built by the compilers that are here, and for ARM, which an emulator runs. Nothing here
-measures speed. What one writes in C decides most of it, and a build that hardly optimizes says of that the same in a
-fifth of the time; `make slow` has the build that is shipped.
+measures speed. Now is what nothing else shows, in a build that hardly optimizes; the sets of this machine have the law
+of `core/test_law.py`. `make slow` has all of it, and the build that is shipped.
 """
 
 import importlib.util
@@ -73,13 +73,29 @@ def here(tmp_path_factory, level):
 
 @needs_sources
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_the_sets_of_this_machine_agree(here, seed):
     compared(here, seed=seed)
 
 
 @needs_sources
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags of the sets are those of x86-64")
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_compilers_take_the_sources(name):
+    """Without a warning; what they make of them takes long, and is compared by `make slow`."""
+    if not (other := shutil.which(name)):
+        pytest.skip(f"there is no {name}")
+    setup = setup_script()
+    for source, flags in {"rotary.c": [], **{name: setup.flags_of(name) for name in setup.SETS}}.items():
+        limited.run(
+            [other, *EXACT, *flags, "-Wall", "-Werror", "-fsyntax-only", f"-I{KERNEL}", KERNEL / source], check=True
+        )
+
+
+@needs_sources
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the flags of the sets are those of x86-64")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_compilers_write_the_same_bits(here, level, name, tmp_path):
@@ -88,12 +104,20 @@ def test_other_compilers_write_the_same_bits(here, level, name, tmp_path):
     assert compared(built(other, tmp_path / "compare", level)) == compared(here)
 
 
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory, level):
+    return built(FOR_ARM, tmp_path_factory.mktemp("arm") / "compare", level, "-static", for_arm=True)
+
+
+@needs_sources
+@needs_arm
+def test_neon_agrees(arm):
+    assert compared(ARM, arm, jobs=300)[0] == ["neon"]
+
+
 @needs_sources
 @needs_compiler
 @needs_arm
-def test_neon_agrees_and_arm_writes_the_bits_of_this_machine(here, level, tmp_path):
-    jobs = 1000 if level == "-O3" else 300
-    arm = built(FOR_ARM, tmp_path / "compare", level, "-static", for_arm=True)
-    sets, checksum = compared(ARM, arm, jobs=jobs)
-    assert sets == ["neon"]
-    assert checksum == compared(here, jobs=jobs)[1]
+@pytest.mark.slow
+def test_arm_writes_the_bits_of_this_machine(here, arm):
+    assert compared(ARM, arm)[1] == compared(here)[1]

@@ -23,19 +23,7 @@ def commands(python, tmp_path, *words):
     pair = []
     for environment, own in zip(environments(2), words, strict=True):
         env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        command = [
-            python,
-            "-m",
-            "phasor",
-            "lab",
-            "train",
-            *TINY,
-            "--tokens",
-            "256",
-            "--out",
-            str(tmp_path),
-            *own,
-        ]
+        command = [python, "-m", "phasor", "lab", "train", *TINY, "--tokens", "256", "--out", str(tmp_path), *own]
         pair.append(limited.Process(command, env=env, stdout=limited.PIPE, stderr=limited.PIPE, text=True))
     said = [process.communicate(timeout=limited.LIMIT) for process in pair]
     return [process.returncode for process in pair], said

@@ -205,6 +205,8 @@ def test_equal_documents_that_nothing_states_are_not_shown(rows):
     found.raise_if_any()
     assert check(at * 0, at % rows, cu_seqlens=torch.tensor([0, rows, 2 * rows, 2 * rows + 5])) == ()
     assert check(at * 0, at % rows, cu_seqlens=torch.tensor([0, len(at)])).wrong
+    longer = torch.cat([torch.arange(rows), torch.arange(rows + 1)])
+    assert check(longer * 0, longer) == ()  # which no modulo gives
 
 
 def test_an_unknown_offset_is_not_shown():

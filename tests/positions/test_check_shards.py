@@ -76,24 +76,3 @@ def test_one_token_that_stands_elsewhere_is_found(seed):
     parts[rank][row, column] += chance.choice((-1, 1, 100))
     found = check_shards(parts, positions)
     assert found.wrong and {finding.row for finding in found} == {row}
-
-
-@pytest.mark.parametrize(
-    "shards, whole, message",
-    [
-        ([], torch.arange(4), "shards must be a list of tensors, one of each rank, got list"),
-        (torch.arange(4), torch.arange(4), "shards must be a list of tensors, one of each rank, got Tensor"),
-        ([torch.arange(4.0)], torch.arange(4), r"shards\[0\] must hold integers, got torch.float32"),
-        ([torch.zeros(3, 2, 4).long()], torch.zeros(2, 4).long(), r"shards\[0\] must have the rows and axes of whole"),
-        ([torch.zeros(1, 4).long()], torch.zeros(2, 4).long(), r"shards\[0\] must have the rows and axes of whole"),
-        ([torch.arange(4)], 4, r"whole must be positions \[S\], \[B, S\] or \[axes, B, S\] with values, got int"),
-    ],
-)
-def test_what_are_no_shards_is_refused(shards, whole, message):
-    with pytest.raises(ValueError, match=message):
-        check_shards(shards, whole)
-
-
-def test_keys_of_other_tokens_are_refused():
-    with pytest.raises(ValueError, match="k_positions must be those of all ranks' tokens"):
-        check_shards(cut(torch.arange(4)), torch.arange(4), k_positions=torch.arange(4) + 1)

@@ -174,19 +174,6 @@ def test_packed_documents_are_numbered_as_if_each_were_alone(name):
         assert (packed.positions[:, documents < 0] == RULES[name].padding).all()
 
 
-@pytest.mark.parametrize(
-    "documents, message",
-    [
-        ([[0, 1, 0]], "got 0 again at row 0, token 2; number the documents of the whole batch"),
-        ([[0, 0]], r"documents must have the shape \(1, 3\) of kinds, got \(1, 2\)"),
-        ([0, 0, 0], "documents"),
-    ],
-)
-def test_documents_that_cannot_be_packed(documents, message):
-    with pytest.raises(ValueError, match=message):
-        pack(torch.zeros(1, 3).long(), Rule(), torch.tensor(documents))
-
-
 @pytest.mark.parametrize("together", [False, True])
 def test_fractional_seconds_of_qwen3_omni(together):
     """Seconds that float32 rounds: sums are formed in another order, so the last bits may differ."""

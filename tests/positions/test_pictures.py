@@ -113,24 +113,3 @@ def test_where_rows_and_columns_stand(grid: str) -> None:
     base, rows, columns = STAND[grid]
     at = pictures((2, 3), grid=grid, **({} if base is None else {"base": base}))
     assert at[1].tolist() == [y for y in rows for _ in columns] and at[2].tolist() == columns * 2, at
-
-
-@pytest.mark.parametrize(
-    "sizes, rule, said",
-    [
-        ([], {}, r"sizes must name at least one picture, got none"),
-        ([(4,)], {}, r"sizes\[0\] must be .rows, columns. or .frames, rows, columns., got \(4,\)"),
-        ([(4, 0)], {}, r"sizes\[0\]\[1\] must be an integer of at least 1, got 0"),
-        ([(4, 4)], {"grid": "centered"}, r"grid must be .*centred.*, got 'centered'"),
-        ([(4, 4)], {"grid": "cropped"}, r"base must be .rows, columns., .* got None for 'cropped'"),
-        ([(4, 4)], {"base": (8, 8)}, r"or None for a grid without one, got .8, 8. for 'counted'"),
-        ([(4, 4)], {"first": 1, "text": 2}, r"first is for text on a plane of its own, got 1 with text_at 'still'"),
-        ([(4, 4)], {"text": -1}, r"text must be .* at least 0, got -1"),
-        ([(4, 4)], {"planes": [0, 1]}, r"planes must be one for each of 1 pictures, got 2"),
-        ([(4, 4)], {"text": 2, "text_at": "behind"}, r"text_at must be .*plane.*, got 'behind'"),
-        ([(4, 4)], {"frame_step": 0}, r"frame_step must be .* above 0, got 0"),
-    ],
-)
-def test_what_is_no_rule_is_refused(sizes: list[Any], rule: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        pictures(*sizes, **rule)

@@ -105,31 +105,3 @@ def test_rotations_of_shards_are_those_of_the_sequence():
             assert torch.equal(rotated, shard(whole, (rank, 3), scheme, dim=2))
             if rank:
                 assert not torch.equal(rotated, phasor.rotate(mine, None, torch.arange(8), spec)[0])
-
-
-def by_document(bounds: list[int]) -> torch.Tensor:
-    return shard(torch.arange(8), (0, 2), "per-document", cu_seqlens=torch.tensor(bounds))
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: shard(torch.arange(10), (0, 4), "contiguous"), r"lengths that divide by 4 \(4 ranks\), got 10"),
-        (lambda: shard(torch.arange(12), (0, 4)), r"divide by 8 \(2 x 4 ranks, for scheme='head-tail'\), got 12"),
-        (lambda: shard(torch.arange(8), (2, 2)), r"with a rank below 2, got 2"),
-        (lambda: shard_order(8, 0, "striped"), "size must be an integer of at least 1, got 0"),
-        (lambda: shard_order(0, 2, "striped"), "length must be an integer of at least 1, got 0"),
-        (lambda: shard(torch.arange(8), 2), r"over must be \(rank, size\) or a DeviceMesh, got int"),
-        (lambda: shard(torch.arange(8), (0, 2), "zigzag"), "scheme must be 'contiguous', .* got 'zigzag'"),
-        (lambda: shard(torch.arange(8), (0, 2), "per-document"), "cu_seqlens belongs to scheme='per-document'"),
-        (lambda: shard(torch.arange(8), (0, 2), cu_seqlens=torch.tensor([0, 8])), "cu_seqlens belongs to"),
-        (lambda: by_document([0, 6, 8]), "document 0 too: pad it"),
-        (lambda: by_document([0, 4]), "rise from 0 to the 8 tokens"),
-        (lambda: shard([1, 2], (0, 2)), "x must be a tensor with the tokens along dim=-1, got list"),
-        (lambda: gather(torch.arange(4)), "shards must be a list, one of each rank"),
-        (lambda: shard(torch.arange(8), (0, 2), _HeadTailLoadBalancer(16, 2, "cpu")), "order the 8 tokens of 2 ranks"),
-    ],
-)  # fmt: skip
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

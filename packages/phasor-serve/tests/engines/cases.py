@@ -23,6 +23,11 @@ def configs() -> dict[str, dict[str, Any]]:
     return {**found, "meta-llama/Llama-4-Maverick": only}
 
 
+def changed(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """The config of that name with some keys changed; None takes a key away. Of another name, the changes alone."""
+    return {key: value for key, value in {**configs().get(name, {}), **changes}.items() if value is not None}
+
+
 def save(name: str, about: dict[str, Any], cases: list[dict[str, Any]]) -> None:
     """Write what an engine's own code gave, frequencies with nine digits: float32 values, exactly."""
     lines = ",\n".join(f"  {json.dumps(case)}" for case in cases)

@@ -23,7 +23,7 @@ from unittest.mock import MagicMock
 import torch
 
 from .absent import Absent
-from .cases import YARN, configs, layer, save
+from .cases import YARN, changed, configs, layer, save
 
 VERSION = "1.6.5"
 THETA = {**YARN, "rope_theta": 1000000.0}
@@ -120,8 +120,7 @@ class ExLlama:
 
 
 def run(exllama: ExLlama, name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    data = {"vocab_size": 8, **configs()[name], **changes}
-    data = {key: value for key, value in data.items() if value is not None}
+    data = {"vocab_size": 8, **changed(name, changes)}
     found: dict[str, Any] = {"config": name, "changes": changes, "flags": {}}
     if data["architectures"][0] not in exllama.models:
         return {**found, "error": f"Unknown architecture {data['architectures'][0]}"}

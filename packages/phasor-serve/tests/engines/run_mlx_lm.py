@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .cases import YARN, configs, layer, save
+from .cases import YARN, changed, layer, save
 
 VERSION = "0.32.2"
 THETA = {**YARN, "rope_theta": 1000000.0}
@@ -61,7 +61,7 @@ def find_package(folder: Path) -> None:
 
 
 def run(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    config = {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
+    config = changed(name, changes)
     text = config.get("text_config", config)
     words = text.get("layer_types") or ["attention"]
     chosen = sorted({word: i for i, word in reversed(list(enumerate(words)))}.values())

@@ -27,7 +27,7 @@ import torch
 import transformers
 from transformers import AutoConfig, PretrainedConfig
 
-from .cases import YARN, configs, layer, save
+from .cases import YARN, changed, configs, layer, save
 
 VERSION = "1.2.0rc2"
 QWEN, LLAMA, OSS = "Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "openai/gpt-oss-120b"
@@ -133,7 +133,7 @@ def layer_of(pieces: Pieces, config: Any, kind: str) -> dict[str, Any]:
 
 
 def run(pieces: Pieces, name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    data = {key: value for key, value in {**configs()[name], **changes}.items() if value is not None}
+    data = changed(name, changes)
     found: dict[str, Any] = {"config": name, "changes": changes, "flags": {}}
     try:
         config = config_of(data)

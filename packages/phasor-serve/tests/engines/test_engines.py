@@ -10,7 +10,7 @@ import torch
 
 from phasor_serve.engines import ENGINES, read_as
 
-from .cases import RESULTS, YARN, configs
+from .cases import RESULTS, YARN, changed, configs
 
 ENGINE_OF = {"llama_cpp": "llama.cpp", "mlx_lm": "mlx-lm", "tensorrt_llm": "tensorrt-llm"}
 RUNS = {ENGINE_OF.get(path.stem, path.stem): json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
@@ -23,8 +23,7 @@ def called(engine: str, case: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("engine, case", CASES, ids=[called(*case) for case in CASES])
 def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, Any]) -> None:
-    config = {**configs()[case["config"]], **case.get("changes", {})}
-    config = {key: value for key, value in config.items() if value is not None}
+    config = changed(case["config"], case.get("changes", {}))
     if "error" in case:
         refused = r"must be written as|is missing|no class for|is none that|does not load it|stops TensorRT|holds every"
         with pytest.raises(ValueError, match=refused):
@@ -51,8 +50,7 @@ def test_a_reader_agrees_with_the_engines_own_code(engine: str, case: dict[str, 
 def test_a_rule_names_the_file_that_it_was_read_in() -> None:
     for engine, case in CASES:
         if "error" not in case:
-            config = {**configs()[case["config"]], **case.get("changes", {})}
-            config = {key: value for key, value in config.items() if value is not None}
+            config = changed(case["config"], case.get("changes", {}))
             for rule in read_as(config, engine, case["flags"]).rules:
                 assert re.match(r"[\w.-]+/\S+|\S+\.(py|cpp)\b", rule.source), rule
 
@@ -91,8 +89,7 @@ ONLY_READ = {
 def test_a_rule_says_whether_the_engines_code_was_run(engine: str) -> None:
     rules = set()
     for case in (case for name, case in CASES if name == engine and "error" not in case):
-        config = {**configs()[case["config"]], **case.get("changes", {})}
-        config = {key: value for key, value in config.items() if value is not None}
+        config = changed(case["config"], case.get("changes", {}))
         rules |= set(read_as(config, engine, case["flags"]).rules)
     assert {rule.source for rule in rules if not rule.run} == ONLY_READ[engine]
     assert not {rule.source for rule in rules if rule.run} & ONLY_READ[engine]

@@ -10,7 +10,7 @@ from phasor.rotary.scaling import YaRN
 from phasor_serve import plan
 from phasor_serve.engines import ENGINES, CannotSayError, read_as
 
-from .cases import configs
+from .cases import changed, configs
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
@@ -118,8 +118,7 @@ def sglang(**override: Any) -> dict[str, Any]:
 def test_what_an_engine_does_otherwise_is_told(
     engine: str, name: str, changes: dict[str, Any], flags: dict[str, Any], text: str
 ) -> None:
-    config = {key: value for key, value in {**configs().get(name, {}), **changes}.items() if value is not None}
-    texts = [rule.text for rule in read_as(config, engine, flags).rules]
+    texts = [rule.text for rule in read_as(changed(name, changes), engine, flags).rules]
     assert len([said for said in texts if text in said]) == 1, texts
 
 

@@ -1,7 +1,5 @@
 """How a rotation is stretched, by each method and over each scaling of a model, against the published formulas."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -9,7 +7,9 @@ from engines.cases import configs
 from phasor.rotary.scaling import NTK, DynamicNTK, Proportional, SteppedNTK
 from phasor.rotary.spec import RotarySpec
 from phasor_serve import plan
+from phasor_serve.engines import ENGINES
 from phasor_serve.planner.choose import stretch
+from refused import refused
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
@@ -85,33 +85,29 @@ def test_without_a_method_nothing_is_stretched() -> None:
     assert stretch(SPEC, LENGTH, "none", 2048)[:2] == (SPEC, 1.0)
 
 
-@pytest.mark.parametrize(
-    "spec, method, message",
-    [
-        (SPEC.replace(frequencies=tuple(1.0 / (i + 1) for i in range(32))), "auto", "a list of its own"),
-        (SPEC.replace(scaling=SteppedNTK(2048)), "auto", "how stepped_ntk scaling is stretched further is not known"),
-        (SPEC.replace(scaling=NTK(2.0)), "linear", "method 'linear' would replace the ntk scaling"),
-    ],
-)
-def test_a_stretch_that_nobody_published_is_refused(spec: RotarySpec, method: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        stretch(spec, LENGTH, method, 2048)
-
-
 EXAONE, PHI = configs()["LGAI-EXAONE/EXAONE-4.0-32B"], configs()["LongRoPE of Phi-3, shortened"]
-
-
-@pytest.mark.parametrize(
-    "config, arguments, message",
-    [
-        (PHI, {"length": 131_073}, "LongRoPE's divisors were searched for 131,072 positions"),
-        (EXAONE, {"length": 400_000, "method": "yarn"}, "only windowed layers rotate"),
-        (LLAMA, {"length": 0}, "length must be an integer of at least 1, got 0"),
-    ],
+LIST = SPEC.replace(frequencies=tuple(1.0 / (i + 1) for i in range(32)))
+test_refused = refused(
+    """
+# what nobody published
+stretch(LIST, LENGTH, 'auto', 2048) => a list of its own
+stretch(SPEC.replace(scaling=SteppedNTK(2048)), LENGTH, 'auto', 2048) => how stepped_ntk scaling is stretched further is
+    not known
+stretch(SPEC.replace(scaling=NTK(2.0)), LENGTH, 'linear', 2048) => method 'linear' would replace the ntk scaling
+# lengths without a rotation
+plan(PHI, length=131_073) => LongRoPE's divisors were searched for 131,072 positions
+plan(EXAONE, length=400_000, method='yarn') => only windowed layers rotate
+plan(LLAMA, length=0) => length must be an integer of at least 1, got 0
+""",
+    globals() | {"SteppedNTK": SteppedNTK},
 )
-def test_a_length_without_a_rotation_is_refused(config: Any, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        plan(config, **arguments)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_where_nothing_is_stretched_no_other_config_is_written(engine: str) -> None:
+    made = plan(LLAMA, engine=engine)
+    assert made.verdict == "right" and made.settings is not None
+    assert made.settings.config in (None, LLAMA)  # some engines have nothing else to be told by
 
 
 @pytest.mark.parametrize("length", [2048, None])

@@ -125,6 +125,10 @@ def test_activations() -> None:
     expected = (int(alive + 0.2 * GIB), int(2 * alive + 2 * GIB))
     assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 100_000) == expected
     assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 1)[0] < expected[0]
+    wide = load_config({**LLAMA, "intermediate_size": 64})  # 32 heads of queries and 8 of keys and of values, 128 wide
+    alive = 512 * 4 * (2 * 4096 + (32 + 2 * 8) * 128 + 128_256)  # llama.cpp: float32, and logits of the whole batch
+    expected = (int(alive + 0.3 * GIB), int(2 * alive + GIB))
+    assert work_of(wide, RESERVES["llama.cpp"](24 * GIB, 1), 100_000) == expected
 
 
 def test_a_plan_for_a_memory_asks_for_no_stretch_unless_a_length_is_named() -> None:
@@ -253,6 +257,7 @@ def small(tmp_path: Path) -> Path:
             "draft must have the vocabulary of its target, 100 tokens in vllm, got 229",
         ),
         ("--draft near.json --engine vllm", "draft must have the vocabulary of its target"),
+        ("--draft near.json --engine exllamav3", "draft must have the vocabulary of its target"),
         ("--draft other.json --engine llama.cpp", "draft must have the vocabulary of its target"),
         ("--engine tgi", "engine must be one of transformers, vllm"),
     ],

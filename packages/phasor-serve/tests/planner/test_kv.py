@@ -8,10 +8,11 @@ import torch
 
 from cache_argument import given
 from conformance.tiny import tiny_model
-from engines.cases import RESULTS, configs
+from engines.cases import RESULTS, changed
 from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import memory
 from phasor_serve.planner.kv import CACHES, bits_of, stores
+from refused import refused
 
 FAMILIES = [
     "llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
@@ -194,9 +195,7 @@ def test_the_caches_of_exllamav3() -> None:
     """What its own caches keep per token and layer; windows that its rings keep are no pages."""
     compared = 0
     for case in json.loads((RESULTS / "exllamav3.json").read_text())["cases"]:
-        config = {
-            key: value for key, value in {**configs()[case["config"]], **case["changes"]}.items() if value is not None
-        }
+        config = changed(case["config"], case["changes"])
         text = config.get("text_config", config)
         unsaid = ("qk_rope_head_dim", "kv_lora_rank"), ("num_global_key_value_heads", "attention_k_eq_v")
         if "error" in case or any(key in text and other not in text for key, other in unsaid):
@@ -288,15 +287,13 @@ def test_bits_of_cache_types() -> None:
     assert {bits_of("fp8", engine) for engine in ("vllm", "sglang", "tensorrt-llm")} == {8}
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"dtype": "q8_0"}, "dtype must be a cache type that vllm has, one of .*fp8, got 'q8_0'"),
-        ({"tensor_parallel": 0}, "tensor_parallel must be"),
-        ({"batch": 0}, "batch must"),
-    ],
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
+test_bad_input = refused(
+    """
+dtype='q8_0' => dtype must be a cache type that vllm has, one of … fp8, got 'q8_0'
+tensor_parallel=0 => tensor_parallel must be
+batch=0 => batch must
+""",
+    globals(),
+    "memory(load_config(LLAMA), 'vllm', 8, {})",
 )
-def test_bad_input(change: dict[str, object], message: str) -> None:
-    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
-    with pytest.raises(ValueError, match=message):
-        memory(load_config(json.loads(json.dumps(config))), "vllm", 8, **change)  # type: ignore[arg-type]

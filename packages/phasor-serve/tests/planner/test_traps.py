@@ -105,9 +105,11 @@ def test_a_draft_model_that_was_left_behind() -> None:
 def test_a_file_without_its_scaling(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     config = {**configs()[QWEN], "max_position_embeddings": 131072, "rope_scaling": YARN}
-    for name, keys, found in (("whole", True, []), ("bare", False, [16, 16, 16])):
+    for name, keys, base, found in (
+        ("whole", True, 1e6, []), ("bare", False, 1e6, [16, 16, 16]), ("of another base", True, 1e4, [16]),
+    ):  # fmt: skip
         writer = gguf.GGUFWriter(tmp_path / name, "qwen3")
-        writer.add_rope_freq_base(1000000.0)
+        writer.add_rope_freq_base(base)
         if keys:
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(4.0)

@@ -12,6 +12,8 @@ from found_data import found_data
 from phasor_serve.engines import ENGINES
 from phasor_serve.planner import plan
 
+from .test_table import check
+
 RESULTS = Path(__file__).parent / "results/verdicts.json"
 VERDICTS: dict[str, dict[str, dict[str, dict[str, str]]]] = json.loads(RESULTS.read_text())
 LENGTHS = (1, 2, 4)  # times the declared one
@@ -47,6 +49,7 @@ def cells(name: str) -> dict[str, dict[str, dict[str, str]]]:
     for engine in ENGINES:
         for times in LENGTHS:
             made = plan(data, length=times * declared, engine=engine)
+            check(made)
             reason = {"reason": made.proof.reason} if made.proof.reason else {}
             found.setdefault(engine, {})[str(times)] = {"verdict": made.verdict, **reason}
     return found
