@@ -36,6 +36,7 @@ CHANNELS = (
 )
 POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
 BESIDE = re.compile("_image$|^controlnet|^attention_mask")  # what is beside the picture that is made
+OWN = re.compile("Rotary|Rope|RoPE")  # modules that make tables, by their class
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
 FORMS: list[dict[str, Any]] = [
     *({"x": x} for x in ("clip", "picture", "frames", "last", "sound", "wave", "tokens", "patches")),
@@ -143,7 +144,8 @@ class _Call:
         """The value for a parameter; None where it is left out."""
         name, kind = parameter.name, str(parameter.annotation).lower()
         if name in TABLES:
-            return self.from_pipeline()
+            own = any(OWN.search(type(part).__name__) for part in self.model.modules())
+            return None if own and parameter.default is None else self.from_pipeline()
         may = re.search("tensor|list", kind) or ("empty" in kind and parameter.default is None)
         more = self.more and may and not (self.more != "all" and BESIDE.search(name))
         left_out = not (more or name in self.named or parameter.default is parameter.empty)
