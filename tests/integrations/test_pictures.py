@@ -12,12 +12,11 @@ from torch.utils._pytree import tree_leaves
 import phasor
 from eye.picture_tables import builders
 from eye.test_pictures import packages
-from phasor.tools.patch.arguments import INLINE, MORE
-from phasor.tools.patch.report import COMPLEX
+from integrations.whole_pictures import gradients
+from phasor.tools.patch.arguments import INLINE, MORE, in_whole_lines
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 LEFT = {
-    **dict.fromkeys(("qwen_image", "qwen_image_layered", "lumina", "lumina2", "z_image"), COMPLEX),
     "ltx2_split": MORE,  # addcmul, which rounds once
     "allegro": INLINE,  # thirds of a head, each by rows that it looks up
 }
@@ -87,3 +86,35 @@ def test_a_processor_that_is_set_later_runs_as_it_is() -> None:
 def test_a_model_of_diffusers_needs_no_inputs(dtype: torch.dtype) -> None:
     packages()
     assert phasor.patch(builders().MODELS["flux"][0]().to(dtype)).replaced == 2
+
+
+@pytest.mark.parametrize("threads", [1, 3, 5])
+def test_complex_products_are_phasors_only_where_pytorch_rounds_each_of_them(threads: int) -> None:
+    before, told = torch.get_num_threads(), set[bool]()
+    torch.set_num_threads(threads)
+    try:
+        for pairs in (4, 8, 12, 48, 64):
+            for tokens in (3, 33, 1000):
+                made = torch.Generator().manual_seed(pairs)
+                x = torch.randn(1, tokens, 5, 2 * pairs, generator=made)
+                angles = torch.randn(tokens, 1, pairs, generator=made)
+                table = torch.polar(torch.ones_like(angles), angles)
+                theirs = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * table).flatten(-2)
+                a, b, cos, sin = x[..., 0::2], x[..., 1::2], table.real, table.imag
+                rounded = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+                told.add(whole := in_whole_lines(table, [x]))
+                assert not whole or torch.equal(theirs, rounded)
+    finally:
+        torch.set_num_threads(before)
+    assert told == {True, False}
+
+
+def test_complex_products_run_as_they_are_where_a_gradient_is_asked_for() -> None:
+    packages()
+    make, inputs = builders().MODELS["z_image"]
+    model, given = make(), inputs[0]()
+    own = gradients(model, [given])
+    assert phasor.patch(model, inputs=given).replaced
+    theirs = gradients(model, [given])
+    assert own.keys() == theirs.keys()
+    assert all(torch.equal(own[name], theirs[name]) for name in own)

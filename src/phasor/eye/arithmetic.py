@@ -1,7 +1,8 @@
 """Where a model's code rounds cos and sin, seen on a call in which its weights are bfloat16."""
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from .sites import varies
 from .tape import Tape
 
 HALF = torch.bfloat16
+GIVEN_TABLES = re.compile("rotary|rope")  # arguments that whoever calls the model makes
 
 
 @contextlib.contextmanager
@@ -41,11 +43,13 @@ def _buffers(model: nn.Module) -> Iterator[Tensor]:
 
 
 def halved(value: Any) -> Any:
-    """Inputs in bfloat16, where they are numbers of floating point."""
+    """Inputs in bfloat16, where they are numbers of floating point; tables by which heads turn stay as wide as made."""
 
     def half(x: Any) -> Any:
         return x.to(HALF) if isinstance(x, Tensor) and x.is_floating_point() else x
 
+    if isinstance(value, Mapping):
+        return {name: x if GIVEN_TABLES.search(name) else tree_map(half, x) for name, x in value.items()}
     return tree_map(half, value)
 
 
@@ -56,7 +60,7 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
         if operation.name not in ("mul", "mul_", "addcmul", "bmm", "mm"):
             continue
         inputs = [tape.values[i] for i in operation.inputs if i in tape.data]
-        tables = [t for i in operation.inputs if i not in tape.data and varies(t := tape.values[i], tokens)]
+        tables = [tape.values[i] for i in operation.inputs if i not in tape.data and _is_table(tape, i, tokens)]
         if len(inputs) != 1 or len(tables) != 1:
             continue
         (x,), (table,) = inputs, tables
@@ -70,3 +74,10 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
             return "promoted" if tape.values[seen.target].dtype == torch.float32 else "float32"
         return "rounded" if torch.equal(table.real.to(HALF).float(), table.real.float()) else "float32"
     return None
+
+
+def _is_table(tape: Tape, number: int, tokens: int) -> bool:
+    """Whether a value differs between tokens: all, or some where others pass or have a table of their own."""
+    value = tape.values[number]
+    some = set() if number in tape.weights else {size for size in value.shape[:-1] if 1 < size < tokens}
+    return any(varies(value, size) for size in (tokens, *some))

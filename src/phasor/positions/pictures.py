@@ -34,7 +34,7 @@ def _cropped(sides: Sides, base: Sides) -> list[Tensor]:
     crop = (high, round(high / rows * columns)) if taller else (round(wide / columns * rows), wide)
     starts = [round((size - side) / 2) for size, side in zip(base, crop, strict=True)]
     return [
-        torch.linspace(start, (start + side) * (n - 1) / n, n, dtype=torch.float64)
+        torch.linspace(start, (start + side) * (n - 1) / n, n, dtype=torch.float32)  # as models round them
         for start, side, n in zip(starts, crop, sides, strict=True)
     ]
 

@@ -146,7 +146,7 @@ class Phases:
         else:
             angles = self.angles(second=second)
             cos, sin = angles.cos(), angles.sin()
-            if spec.angles != "float32":
+            if spec.angles != "float32" and (spec.angles, spec.tables) != ("float64", "float64"):
                 cos, sin = cos.to(wide), sin.to(wide)
         if spec.reverse:
             sin = -sin

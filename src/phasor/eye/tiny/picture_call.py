@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,11 +36,12 @@ CHANNELS = (
 )
 POOLED = ("pooled_projection_dim", "text_emb_dim", "in_text_dim2")
 BESIDE = re.compile("_image$|^controlnet|^attention_mask")  # what is beside the picture that is made
+OWN = re.compile("Rotary|Rope|RoPE")  # modules that make tables, by their class
 TRUE = torch.ones(1, TEXT, dtype=torch.bool)
 FORMS: list[dict[str, Any]] = [
     *({"x": x} for x in ("clip", "picture", "frames", "last", "sound", "wave", "tokens", "patches")),
     *({"times": times} for times in (("one", "places"), ("one", "frames"), ("one", "one", "frames"), ("places",))),
-    *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), (1, math.prod(GRID)))),
+    *({"text": text} for text in ((1, STATES, TEXT), (1, TEXT, STATES), "places")),
     {"x": "frames", "times": ("one", "frames")},
     {"x": "wave", "text": (1, 2 * SOUND)},
     {"grid": (1, 4, 6)},  # some take tokens by blocks only
@@ -88,7 +89,7 @@ class _Call:
     dtype: torch.dtype
     x: str
     times: tuple[str, ...] = ("one",)
-    text: tuple[int, ...] = (1, TEXT)
+    text: tuple[int, ...] | Literal["places"] = (1, TEXT)  # or as long as the picture
     grid: tuple[int, int, int] = GRID
     ids: int = 0
     more: str = ""
@@ -109,6 +110,11 @@ class _Call:
     @property
     def places(self) -> int:
         return math.prod(self.grid[1:] if self.x == "picture" else self.grid)
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The axes of a text but for its width."""
+        return (1, self.places) if self.text == "places" else self.text
 
     @property
     def whole(self) -> int:
@@ -143,7 +149,8 @@ class _Call:
         """The value for a parameter; None where it is left out."""
         name, kind = parameter.name, str(parameter.annotation).lower()
         if name in TABLES:
-            return self.from_pipeline()
+            own = any(OWN.search(type(part).__name__) for part in self.model.modules())
+            return None if own and parameter.default is None else self.from_pipeline()
         may = re.search("tensor|list", kind) or ("empty" in kind and parameter.default is None)
         more = self.more and may and not (self.more != "all" and BESIDE.search(name))
         left_out = not (more or name in self.named or parameter.default is parameter.empty)
@@ -183,7 +190,7 @@ class _Call:
         count = len(config.get("axes_dims_rope") or (0, 0, 0))
         words = torch.zeros(TEXT, count)
         words[:, 3:] = torch.arange(TEXT)[:, None]  # an axis of text alone
-        text, other = (self.noise(name, *self.text, WIDTH) for name in ("text", "t5"))
+        text, other = (self.noise(name, *self.words, WIDTH) for name in ("text", "t5"))
         size = torch.tensor([grid[1:]]).float()
         states, pooled = len(config.get("llama_layers") or [0]), self.noise("pooled", 1, WIDTH)
         return {
@@ -222,7 +229,7 @@ class _Call:
     def positions(self) -> Tensor:
         """Of a whole sequence; words stand on the diagonal."""
         text, sound = (torch.arange(n)[:, None].expand(-1, 3) for n in (TEXT, SOUND))
-        at = self.cells if self.text == (1, self.places) else torch.cat((text, TEXT + self.cells))
+        at = self.cells if self.text == "places" else torch.cat((text, TEXT + self.cells))
         at = torch.cat((at, TEXT + self.grid[0] + sound)) if "audio_in_channels" in self.config else at
         return (at, at[None], at.T, torch.arange(len(at))[None], torch.arange(TEXT + 1 + self.places)[None])[self.ids]
 
@@ -253,5 +260,5 @@ MEANT: dict[str, Callable[[_Call, str], Any]] = {
     r"control.*_scale": lambda call, name: torch.ones(1),  # one for each layer that takes it
     r"vision_tokens|control": lambda call, name: call.content(name, "clip"),
     r"latents": lambda call, name: call.content(name, call.x),
-    r"": lambda call, name: call.noise(name, *call.text, WIDTH),
+    r"": lambda call, name: call.noise(name, *call.words, WIDTH),
 }

@@ -1,11 +1,12 @@
 """What each argument of a function that rotates is, by the values it had in one call, and a stand-in that takes them.
 
-Heads are what turns. They turn by cos and sin, in tensors of their own or in one (stacked, beside each other, or as
-matrices); by angles, of which the function forms cos and sin; or by positions, of which it forms everything. What else
-it is given must be plain values: for others than those that were seen the model's own function runs.
+Heads are what turns. They turn by cos and sin, in tensors of their own or in one (stacked, beside each other, as
+matrices, or as complex numbers); by angles, of which the function forms cos and sin; or by positions, of which it forms
+everything. What else it is given must be plain values: for others than those that were seen the model's own function
+runs.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from ...eye.operator import Operator
 from ...rotary.layout import Layout
 from ...rotary.rotation import Rotation
 from ...rotary.spec import RotarySpec
+from ...support.tracing import transformed
 from .functions import SeenCall
 from .report import COMPLEX
 from .rotate_function import RotateFunction
@@ -39,7 +41,11 @@ PARTS: dict[str | int, Callable[[Tensor], Tensor]] = {
     "right": lambda table: table.chunk(2, -1)[1],
     "cos of matrices": lambda table: table[..., 0, 0],
     "sin of matrices": lambda table: table[..., 1, 0],
+    "real": lambda table: table.real,
+    "imaginary": lambda table: table.imag,
 }
+LINE = 64  # bytes of a table that PyTorch multiplies at once
+GRAIN = 32_768  # numbers that one thread of PyTorch is given at least
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,10 @@ class Given:
     - ``heads``: what turns, each a result, in that order; ``many``: whether results come in a tuple.
     - ``by``: what they turn by: ``(cos, sin)``, ``(angles,)``, or ``(positions,)`` with ``spec``.
     - ``tokens``: the axis of the tables that holds them, from the end; ``take``: which of a longer table's tokens: the
-      ``"first"`` ones, or those at positions in another argument. ``rounded``: whether what is formed of angles or
-      positions has the dtype of the heads. ``transposed``: axes 1 and 2 of a result are those of the heads exchanged.
+      ``"first"`` ones, or those at positions in another argument. ``rounded``: whether tables are
+      rounded to the dtype of the heads. ``transposed``: axes 1 and 2 of a result are those of the heads exchanged.
     - ``own``: the axis of the tables, from the end, that holds the heads, where each has rows of its own. ``cast``: the
-      dtype of the results, where it is not that of the heads.
+      dtype of the results, where it is not that of the heads. ``wide``: angles are widened before cosines are taken.
     """
 
     names: tuple[str, ...]
@@ -69,6 +75,7 @@ class Given:
     take: Take = None
     own: int | None = None
     cast: torch.dtype | None = None
+    wide: bool = False
 
     def stand_in(self, function: RotateFunction, own: Callable, takes_self: bool) -> Callable:
         """Takes and returns what the model's ``own`` function does; ``function`` says how pairs lie and are rounded."""
@@ -117,6 +124,9 @@ class Given:
         """cos and sin as `reduced` gives them; None for a call of another kind."""
         if any(name in given and given[name] != value for name, value in self.plain):
             return None
+        heads = [at(given, path) for path in self.heads]
+        if self.by[0][-1] == "real" and not in_whole_lines(at(given, self.by[0][:-1]), heads):
+            return None
         if self.spec is not None:
             positions = at(given, self.by[0])
             formed = Rotation.at(self.spec, positions)
@@ -125,10 +135,25 @@ class Given:
         if first is None or last is None:
             return None
         if self.take is not None:
-            tokens = at(given, self.heads[0]).shape[TOKENS[self.order]]
+            tokens = heads[0].shape[TOKENS[self.order]]
             rows = slice(tokens) if self.take == "first" else at(given, self.take)
             first, last = first[rows], last[rows]
+        first = first.float() if self.wide else first
         return (first, last) if len(self.by) > 1 else (first.cos(), first.sin())
+
+
+def in_whole_lines(table: Tensor, heads: Sequence[Tensor]) -> bool:
+    """Whether PyTorch rounds each product of heads and a complex table, as phasor does.
+
+    The body of its loop does; what is left over fuses one product with the sum, in each row and in each thread's share.
+    Other devices fuse as they like, and a gradient comes in an order of axes of its own.
+    """
+    per_line, counts = LINE // table.itemsize, [x.numel() // 2 for x in heads]
+    threads = [min(torch.get_num_threads(), -(-count // GRAIN)) for count in counts]
+    shares = [-(-count // max(many, 1)) for count, many in zip(counts, threads, strict=True)]
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (table, *heads))
+    whole = all(size % per_line == 0 for size in (table.shape[-1], *shares))
+    return whole and table.is_cpu and table.stride(-1) == 1 and not learns and not transformed()
 
 
 def at(given: Mapping[str, Any], path: Path) -> Any:
@@ -147,6 +172,8 @@ def joined(parts: Mapping[str | int, Tensor]) -> Tensor:
     """
     if "left" in parts:
         return torch.cat((parts["left"], parts["right"]), -1)
+    if "real" in parts:
+        return torch.complex(parts["real"], parts["imaginary"])
     cos, sin = parts["cos of matrices"], parts["sin of matrices"]
     return torch.unflatten(torch.stack((cos, -sin, sin, cos), -1), -1, (2, 2))
 
@@ -206,10 +233,10 @@ class Turned:
         return (self, self.in_one) if len(self.cos) > 1 and whole and not self.layout.permuted else (self,)
 
     def windows(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """cos and sin of so many tokens one after the other, where all others stand."""
-        total, moves = self.cos.shape[1], (self.sin.abs() > STILL).any(-1).any(0)
+        """cos and sin of so many tokens one after the other: all that turn, or one of two parts put together."""
+        total = self.cos.shape[1]
         for start in dict.fromkeys((self.tokens.start or 0, 0, total - count)):
-            if 0 <= start <= total - count and not (moves[:start].any() or moves[start + count :].any()):
+            if 0 <= start <= total - count:
                 yield self.cos[:, start : start + count], self.sin[:, start : start + count]
 
 
@@ -217,17 +244,18 @@ def told(call: SeenCall, seen: Turned) -> list[tuple[Given, Form]] | str:
     """What the arguments of one call may be; or why that is not known."""
     leaves = list(_leaves(call.arguments))
     tensors = {path: value for path, value in leaves if isinstance(value, Tensor)}
-    if any(value.is_complex() for value in tensors.values()):
-        return COMPLEX
     positions = [path for path, value in tensors.items() if _counts(value, seen)]
     tables = [role for path, value in tensors.items() for role in _roles(path, value, seen, positions)]
     ways = list(_ways(tables, positions, seen))
     if not ways:
-        return INLINE
+        return COMPLEX if any(value.is_complex() for value in tensors.values()) else INLINE
     if odd := next((p for p, v in leaves if not isinstance(v, Tensor) and (len(p) > 1 or not _plain(v))), None):
         return f"its argument {_said(odd)} {ODD} a tensor nor a plain value"
     used = {role.path[: len(path)] for role in tables for path in tensors} | set(positions)
     heads = tuple(p for p, x in tensors.items() if p not in used and x.is_floating_point() and x.ndim > 2)
+    numbers = [value for value in tensors.values() if value.is_complex()]
+    if not all(in_whole_lines(table, [at(call.arguments, path) for path in heads]) for table in numbers):
+        return COMPLEX
     if odd := next((path for path in tensors if path not in used and path not in heads), None):
         return f"its argument {_said(odd)} {ODD} heads nor what they turn by"
     results = _results(call, [at(call.arguments, path) for path in heads])
@@ -240,12 +268,13 @@ def told(call: SeenCall, seen: Turned) -> list[tuple[Given, Form]] | str:
     plain = tuple((str(path[0]), value) for path, value in leaves if not isinstance(value, Tensor))
     return [
         (
-            Given(names, plain, heads, by, order, tokens, many, spec, rounded, transposed, take, own, cast),
+            Given(names, plain, heads, by, order, tokens, many, spec, rounded, transposed, take, own, cast, wide),
             form,
         )
         for by, form, tokens, take, spec, own in ways
         for order in (TOKENS if own is None else OWN)
-        for rounded in ((False, True) if len(by) == 1 else (False,))
+        for rounded in (False, True)
+        for wide in ((False, True) if len(by) == 1 and spec is None else (False,))
     ]
 
 
@@ -293,15 +322,22 @@ class Role:
 
 
 def _roles(path: Path, value: Tensor, seen: Turned, positions: list[Path]) -> Iterator[Role]:
-    """What a tensor is, or its two parts: stacked, beside each other, or members of matrices."""
+    """What a tensor is, or its two parts: stacked, beside each other, members of matrices or of complex numbers."""
+    if value.is_complex():
+        yield from _both(path, ("real", "imaginary"), value, seen, positions)
     if value.is_floating_point():
         yield from _table(path, value, seen, positions)
         steps: list[tuple[str | int, ...]] = [(0, 1)] if value.ndim > 2 and value.shape[0] == 2 else []
         steps += [("left", "right")] if value.ndim > 1 and value.shape[-1] % 2 == 0 else []
         steps += [("cos of matrices", "sin of matrices")] if _rotates(value) else []
         for two in steps:
-            found = [role for i in two for role in _table((*path, i), at({"": value}, ("", i)), seen, positions)]
-            yield from found if len({role.name for role in found}) > 1 else ()
+            yield from _both(path, two, value, seen, positions)
+
+
+def _both(path: Path, two: tuple[str | int, ...], value: Tensor, seen: Turned, positions: list[Path]) -> Iterator[Role]:
+    """Cosines and sines, where two parts of a tensor are these."""
+    found = [role for i in two for role in _table((*path, i), at({"": value}, ("", i)), seen, positions)]
+    yield from found if len({role.name for role in found}) > 1 else ()
 
 
 def _rotates(value: Tensor) -> bool:

@@ -245,6 +245,7 @@ def _tables(
     angles = torch.rand(*shape[:-1], pairs, generator=random) * 6
     if function.form != "half":
         angles = layout_of_table(2 * pairs, function.form, function.layout.blocks).join(angles, angles)
+    dtype = like.dtype if given.by[0][-1] == "real" else dtype  # a complex table has no half precision
     formed = (angles,) if len(given.by) == 1 else (angles.cos(), angles.sin())
     return chosen | {path: table.to(dtype) for path, table in zip(given.by, formed, strict=True)}
 

@@ -39,8 +39,9 @@ def patch(
     that it calls does.
     Any other model (a class of one's own, a config that is not read) is observed (`phasor.observe`): the function in
     which its q and k turn is compared on the arguments that it was given and on random ones, and replaced where it
-    takes heads with cos and sin, with angles, or with positions; the tables stay the model's own. ``inputs`` are what
-    it is run on: a dictionary of arguments, a tuple or a tensor; by default a few tokens are made up.
+    takes heads with cos and sin (as complex numbers, too), with angles, or with positions; the tables stay its own.
+    ``inputs`` are what it is run on: a dictionary of arguments, a tuple or a tensor; by default a few tokens are made
+    up.
     Only what agrees bit for bit is replaced; the report says what, and why not the rest. A module whose frequencies
     or tables were rounded (``.to(torch.bfloat16)``) or never filled (``to_empty``) is compared as it would be with
     those of its config, and taken over; its row says so. `phasor.repair` mends the model itself. Functions that

@@ -1,0 +1,80 @@
+"""docs/pictures.md says of every class whether it turns by the bits of its spec, and what stays where it is patched."""
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eye.class_bits import DTYPES, GRIDS, beside
+from eye.test_pictures import packages
+from integrations.whole_pictures import patched
+from phasor import read_config
+from phasor.eye.tiny.picture_call import inputs_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+DOCS = Path(__file__).parents[2] / "docs"
+# One of each kind: tables of a pipeline, text put before, complex numbers, half of a head, two angles in a pair.
+QUICK = (
+    "CogVideoXTransformer3DModel", "CogView4Transformer2DModel", "ErnieImageTransformer2DModel",
+    "MiniMaxMusic3Transformer1DModel", "QwenImageTransformer2DModel",
+)  # fmt: skip
+TURNS, BITS, FATE, WHOLE = range(2, 6)
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells of each class."""
+    lines = (DOCS / "pictures.md").read_text(encoding="utf-8").splitlines()
+    cells = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| \w+Model \|", line)
+    )
+    return {row[0]: row for row in cells if len(row) > WHOLE}
+
+
+@cache
+def page() -> Any:
+    """The script that wrote them."""
+    packages()
+    spec = importlib.util.spec_from_file_location("pictures_page", DOCS / "pictures.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+classes = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in rows()]
+)
+
+
+@classes
+def test_tables_queries_and_keys_have_the_bits_of_the_spec_where_the_page_says_so(name: str) -> None:
+    made, said = page(), rows()[name][BITS]
+    if said == "–":
+        with pytest.raises(ValueError, match=r"observed|rotates nothing"):
+            read_config(made.config_of(name))
+        return
+    read = read_config(made.config_of(name)).with_angles("float32")
+    found = list(beside(made.small_model(name), name, list(read.distinct)))
+    assert {(one.dtype, one.grid) for one in found} == {(dtype, grid) for dtype in DTYPES for grid in GRIDS}
+    assert all(one.far.none for one in found) == said.startswith("equal")
+    assert max(one.far.tables for one in found) < 1e-4
+
+
+@classes
+def test_a_patched_model_keeps_its_bits_where_the_page_says_so(name: str) -> None:
+    model, cells = page().small_model(name), rows()[name]
+    report, said = patched(model, [inputs_of(model, model.config, grid) for grid in GRIDS])
+    assert f"{report.replaced} of {len(report.rows)}" == cells[FATE].partition(";")[0]
+    assert said == cells[WHOLE]
+
+
+def test_most_classes_are_read_have_the_bits_of_their_spec_and_are_replaced() -> None:
+    turning = [row for row in rows().values() if "rotates nothing" not in row[TURNS]]
+    read = [row for row in turning if row[BITS] != "–"]
+    assert len(turning) > 60
+    assert len(read) >= 0.9 * len(turning)
+    assert sum(not row[FATE].startswith("0 of") for row in turning) >= 0.85 * len(turning)
+    assert not any("results differ" in row[WHOLE] for row in turning)
