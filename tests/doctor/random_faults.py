@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicLayer
 
 from .random_planting import Plant, See, Turn
 from .random_types import LENGTH, SHORT, TYPES, Type
@@ -57,6 +58,10 @@ def times(by: float) -> Change:
 
 def rounded(to: torch.dtype) -> Change:
     return lambda x: x.to(to).to(x.dtype)
+
+
+def under_autocast(change: Change) -> Change:
+    return lambda x: change(x) if torch.is_autocast_enabled("cpu") else x
 
 
 def after(of_q: Change, of_k: Change) -> Wrong:
@@ -229,6 +234,27 @@ def values_turned(p: Plant) -> None:
     register(p.undo, p.model, attend)
 
 
+def in_fused(p: Plant, change: Change) -> None:
+    """Queries changed by what is put in the place of torch's fused attention."""
+    functional = torch.nn.functional
+    p.style, fused = "fused attention wrapped", functional.scaled_dot_product_attention
+    p.undo.callback(setattr, functional, "scaled_dot_product_attention", fused)
+    functional.scaled_dot_product_attention = lambda q, *more, **named: fused(change(q), *more, **named)
+
+
+def in_update(p: Plant, change: Change) -> None:
+    """What was kept before is given back changed by the cache."""
+    p.style, update = "cache of one's own", DynamicLayer.update
+
+    def given_back(self: Any, keys: Tensor, *more: Any, **named: Any) -> Any:
+        all_keys, values = update(self, keys, *more, **named)
+        kept = all_keys.shape[2] - keys.shape[2]
+        return torch.cat((change(all_keys[:, :, :kept]), all_keys[:, :, kept:]), 2), values
+
+    p.undo.callback(setattr, DynamicLayer, "update", update)
+    DynamicLayer.update = given_back  # type: ignore[method-assign]
+
+
 # ---- tables, positions, and what is stored ---------------------------------------------------------------------------
 
 
@@ -252,8 +278,8 @@ def still_pairs(p: Plant, pairs: Iterable[int]) -> None:
     some_tables(p, change)
 
 
-def pairs_exchanged(p: Plant) -> None:
-    one, two = (torch.tensor(p.columns(i)) for i in p.draw.sample(range(p.pairs), 2))
+def pairs_exchanged(p: Plant, *pairs: int) -> None:
+    one, two = (torch.tensor(p.columns(i)) for i in pairs or p.draw.sample(range(p.pairs), 2))
 
     def change(cos: Tensor, sin: Tensor) -> Any:
         order = torch.arange(cos.shape[-1])
@@ -366,8 +392,9 @@ class Fused(torch.autograd.Function):
         return ctx.backward_of(grads[0]), None, None
 
 
-def backwards(p: Plant, change: Change = same, of_forward: bool = False) -> None:
-    """The gradient changed: ``change`` of the right one, or the forward's rotation in place of its transpose."""
+def backwards(p: Plant, change: Change = same, of_forward: bool = False, kept: Change = same) -> None:
+    """The gradient changed: ``change`` of the right one, or the forward's rotation in place of its transpose, or by
+    what is ``kept`` of the tables."""
 
     def wrong(turn: Turn, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, see: See) -> Any:
         def turned(one: Any, which: int) -> Tensor:
@@ -378,7 +405,10 @@ def backwards(p: Plant, change: Change = same, of_forward: bool = False) -> None
                 return turned(g, which)
             with torch.enable_grad():
                 x = (q, k)[which].detach().requires_grad_()
-                return change(torch.autograd.grad(turned(x, which), x, g)[0])
+                again = turn(
+                    *(x if i == which else other.detach() for i, other in enumerate((q, k))), kept(cos), kept(sin)
+                )
+                return change(torch.autograd.grad(again[which], x, g)[0])
 
         return tuple(
             Fused.apply(x, lambda x, i=i: turned(x, i), lambda g, i=i: gradient(g, i)) for i, x in enumerate((q, k))
@@ -617,6 +647,26 @@ HIDDEN: dict[str, Kind] = {
     ),
     "keys rounded in the cache": Kind(
         "half precision, only in keys that were kept", lambda p: kept_changed(p, rounded(torch.bfloat16))
+    ),
+    "keys rounded by a cache of one's own": Kind(
+        "half precision, only in keys that were kept", lambda p: in_update(p, rounded(torch.bfloat16))
+    ),
+    "queries longer in the fused attention": Kind("attention factor", lambda p: in_fused(p, times(1.2))),
+    "tables rounded under autocast": Kind(
+        "half precision, only under autocast", lambda p: on_tables(p, *[under_autocast(rounded(torch.bfloat16))] * 2)
+    ),
+    "decoding under autocast": Kind(
+        "rotated twice, only in decoding",
+        lambda p: when(p, lambda q, see: q.shape[2] == 1 and torch.is_autocast_enabled("cpu"), wrong=twice),
+    ),
+    "slow pairs exchanged": Kind("pairs exchanged", lambda p: pairs_exchanged(p, p.pairs - 2, p.pairs - 1)),
+    "keys of all rows but one detached": Kind(
+        "half of the gradient, only in some rows of a batch",
+        lambda p: p.turn(after(same, lambda k: torch.cat((k[:1], k[1:].detach())))),
+    ),
+    "backward with the tables of the first row": Kind(
+        "angles of the gradient, only in some rows of a batch",
+        lambda p: backwards(p, kept=lambda table: table[:1].expand_as(table)),
     ),
 }
 

@@ -1,6 +1,7 @@
 """What is said of a way of calling rests on what was compared in it."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -9,6 +10,8 @@ pytest.importorskip("transformers")
 import torch
 import transformers
 from torch import Tensor
+from transformers.models.llama import modeling_llama
+from transformers.models.llama.modeling_llama import rotate_half
 
 from phasor import diagnose
 
@@ -88,6 +91,28 @@ def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: t
     found = diagnose(model)
     assert found.causes == causes, str(found)
     assert any(check.what == "q and k at the end of 8192 positions" for check in found.findings)
+
+
+def test_a_backward_that_keeps_the_tables_of_one_row() -> None:
+    """All rows of a batch at the same positions show nothing of it, nor does one row."""
+
+    class Turned(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+            ctx.save_for_backward(cos[:1], sin[:1])
+            return x * cos + rotate_half(x) * sin
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+            cos, sin = ctx.saved_tensors
+            return gradient * cos - rotate_half(gradient * sin), None, None
+
+    def rotated(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        return tuple(Turned.apply(x, cos[:, None], sin[:, None]) for x in (q, k))
+
+    with mock.patch.object(modeling_llama, "apply_rotary_pos_emb", rotated):
+        found = diagnose(llama())
+    assert found.causes == ("angles of the gradient, only in some rows of a batch",), str(found)
 
 
 def test_tokens_are_decoded_under_autocast_too() -> None:

@@ -24,7 +24,7 @@ from .measurement import Trial
 from .observation import Observation
 from .report import Check
 from .running import NotChecked, Running
-from .ways import TRAINING, Piece, train
+from .ways import TRAINING, Called, Piece, train
 
 WHAT = "gradient of q and k"
 WITH, GRADIENTS = "in training = in evaluation", "with gradients = without"
@@ -86,27 +86,38 @@ def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[C
     except ERRORS as error:
         yield replace(blank, reason=f"it cannot be differentiated: {type(error).__name__}: {first_line(error):.120}")
         return
-    found: dict[tuple[str, str], list[str]] = {}
-    unseen: list[str] = []
-    right = 0
-    for site in plain.sites:
+    one_row = list(_of_call(plain, live))
+    rows = [] if any(one.cause for _, one in one_row) else _of_rows(observed)
+    for cause, says in dict.fromkeys((one.cause, one.says) for _, one in (*one_row, *rows) if one.cause):
+        where = span(list(dict.fromkeys(where for where, one in (*one_row, *rows) if one.says == says)))
+        several = "" if any(one.says == says for _, one in one_row) else ", only in some rows of a batch"
+        yield replace(blank, where=where, verdict="wrong", cause=cause + several, reason=says, way_out=WAY)
+    if not any(one.cause for _, one in (*one_row, *rows)):
+        unseen = [one.unseen for _, one in one_row if one.unseen]
+        why = unseen[0] if unseen else "nothing turns in one plain call"
+        yield replace(blank, verdict="right") if one_row and not unseen else replace(blank, reason=why)
+
+
+def _of_call(called: Called, live: _Live) -> Iterator[tuple[str, _Found]]:
+    """What is found of each side that turns in a call, and in which attention."""
+    for site in called.sites:
         for side in (site.q, site.k):
-            if side.operator is None or not side.turns:
+            if side.operator is None or not side.turns or called.tape is None:
                 continue
             transposed = site.attention.keys_transposed and side.operator.target == site.attention.k
-            one = _of_side(plain.tape, side.operator, live, -2 if transposed else -1)
-            if one.cause:
-                found.setdefault((one.cause, one.says), []).append(site.where)
-            elif one.unseen:
-                unseen.append(one.unseen)
-            else:
-                right += 1
-    for (cause, says), places in found.items():
-        where = span(list(dict.fromkeys(places)))
-        yield replace(blank, where=where, verdict="wrong", cause=cause, reason=says, way_out=WAY)
-    if not found:
-        why = unseen[0] if unseen else "nothing turns in one plain call"
-        yield replace(blank, verdict="right") if right and not unseen else replace(blank, reason=why)
+            yield site.where, _of_side(called.tape, side.operator, live, -2 if transposed else -1)
+
+
+def _of_rows(observed: Observation) -> list[tuple[str, _Found]]:
+    """In a batch whose rows have positions of their own: what a backward keeps may be those of one row."""
+    called = observed.rows
+    if called is None or called.tape is None or called.why_not:
+        return []
+    try:
+        live, _ = _recorded(observed.subject, called.way.pieces[0], True)
+        return list(_of_call(called, live))
+    except ERRORS:  # what one row says stands alone
+        return []
 
 
 def _in_training(observed: Observation, piece: Piece) -> tuple[_Live, list[Check]]:
@@ -145,7 +156,7 @@ def _recorded(subject: Running, piece: Piece, training: bool) -> tuple[_Live, Te
             torch.manual_seed(0)
             if training:
                 train(subject.model)
-            logits = subject.logits(piece.tokens, None)
+            logits = subject.logits(piece.tokens, piece.positions if piece.given else None)
     finally:
         hook.remove()
     return live, logits.detach()

@@ -411,14 +411,16 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     """The cause with the kind of call that it is limited to; one plain call does not show it."""
     if cause in (RESTART, SWITCH):
         return cause
+    if all(one.way.autocast for one, _ in found) and any(len(one.way.pieces) == 1 for one, _ in found):
+        return f"{cause}, only {AUTOCAST}"
     cached = [(one, why) for one, why in found if len(one.way.pieces) > 1]
     if len(cached) == len(found):
         return _in_a_cache(cause, cached)
     names = {one.way.name for one, _ in found}
     if names <= {LATER} or {LATER, TRAINING} <= names:  # the last ones, or all but the first one
         return STATE
-    if len(names) == 1 and names & {AUTOCAST, TRAINING}:
-        return f"{cause}, only {names.pop()}"
+    if names == {TRAINING}:
+        return f"{cause}, only {TRAINING}"
     if all(one.way.last >= MOST for one, _ in found):
         return f"{cause}, only in long calls"
     rows = {row for _, why in found for row in why.rows}

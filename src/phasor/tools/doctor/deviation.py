@@ -17,7 +17,7 @@ HALF = 1.2e-2  # tables in half precision
 MOST_SOUGHT = 64  # tokens of which the position is sought
 BEFORE, BEYOND = 128, LONGEST + 64  # positions around those that are known, at which a token may be found: int8 wraps
 NOWHERE = -BEFORE - 1
-FEW, ASIDE = 3, 0.1  # of more values than so many, some are rounded up and some down, each by a tenth of the most
+FEW, ASIDE = 3, 0.1  # of more tokens than so many, some are rounded up and some down, by a tenth of the most or more
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _coarse(v: Values) -> str | None:
     apart, angles = v.ratio - 1, v.ratio.angle()
     off, least = float(angles.abs().max()), min(float(angles.max()), float(-angles.min()))
     even = float((apart - apart.mean()).abs().max()) <= float(apart.mean().abs())
-    even = even or (len(angles) > FEW and least < ASIDE * off)
+    even = even or (len(places(v.wrong, 3)) > FEW and least < ASIDE * off)
     if even or off > 0.25 or float((v.ratio.abs() - 1).abs().max()) > 0.02:
         return None
     return f"their angles are off by up to {off:.2g}, up and down"

@@ -18,7 +18,7 @@ from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, parts_of, subject_of
 from .watching import Watched, watch, watched
-from .ways import Called, Way, called, ways
+from .ways import OWN_ROWS, Called, Way, called, ways
 
 NO_VALUES = "the model is on the meta device; it is checked against the spec only"
 
@@ -129,6 +129,12 @@ class Observation:
 
     def plain_of(self, part: Running) -> Called:
         return called(part, self._ways(part)[0], self._learned)
+
+    @property
+    def rows(self) -> Called | None:
+        """A batch of the first part whose rows have positions of their own, seen; None where none are given."""
+        way = next((way for way in self._ways(self.parts[0]) if way.name == OWN_ROWS), None)
+        return None if way is None else called(self.parts[0], way, self._learned)
 
     def others(self, plain: Called, part: Running) -> Iterator[Called]:
         """Every other way, seen, one after the other: each holds all that was computed in its attentions."""

@@ -1,7 +1,9 @@
 """One rotary module: what its config says of it, the frequencies it holds, and the tables it forms."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,8 +105,18 @@ def by_layer_type(reading: ModelReading, path: str, module: nn.Module) -> list[M
     probe, problem = probe_of(module)
     if reason or probe is None:
         return reason or problem
+    if probe._forward_hooks or probe._forward_pre_hooks:  # what they change is what the model gets
+        probe.forward = partial(_called, copy(probe))  # type: ignore[method-assign]
     forward, kinds = forward_specs(models), layer_types(module)
     return [Module(path, module, probe, kind, of_layer_type(kind, models, forward), models) for kind in kinds]
+
+
+def _called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """A call with its hooks; without them where they do not take it so."""
+    try:
+        return module(*args, **kwargs)
+    except Exception:  # a hook raises what it likes
+        return module.forward(*args, **kwargs)
 
 
 @dataclass(frozen=True)

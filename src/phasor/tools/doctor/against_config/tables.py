@@ -63,8 +63,9 @@ def _counted(one: Module, reading: ModelReading) -> Check | None:
 
 def _by_frequencies(one: Module) -> Check | None:
     """A module that takes no positions: its frequencies alone can be compared."""
-    takes, frequencies = list(signature(one.probe.forward).parameters), held_frequencies(one.probe, one.layer_type)
-    if "position_ids" in takes:
+    parameters, frequencies = signature(one.probe.forward).parameters, held_frequencies(one.probe, one.layer_type)
+    takes, wrapped = list(parameters), any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    if "position_ids" in takes or wrapped:  # by a function that hands on whatever it is given
         return None
     why = f"it forms its tables from {', '.join(takes) or 'nothing'}, not from position_ids"
     if frequencies is None:
