@@ -10,7 +10,7 @@ import pytest
 
 from engines.cases import configs
 from phasor.tools.checkpoints.formats.safetensors_file import write_header
-from phasor_serve.engines import ENGINES, Reserve, load_config
+from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import Weights, fit, memory, plan, plan_in, read_weights
 from phasor_serve.planner.amounts import bytes_in, tokens_in
 from phasor_serve.planner.fit import work_of
@@ -23,12 +23,7 @@ LLAMA = {
     "rope_theta": 5e5,
 }  # fmt: skip
 WEIGHTS = Weights(int(14.99 * GIB), int(14.99 * GIB), "as vLLM prints it")
-
-
-def reserved(engine: str, memory: int) -> Reserve:
-    reserve = ENGINES[engine].serving.reserve
-    assert reserve is not None
-    return reserve(memory, 1)
+RESERVES = {name: engine.serving.reserve for name, engine in ENGINES.items() if engine.serving.reserve}
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))
@@ -38,7 +33,7 @@ def test_the_longest_that_fits_is_that_of_a_search_by_hand(engine: str, batch: i
     config = load_config(LLAMA)
     held = Weights(4 * GIB, 6 * GIB, "estimated")
     found = fit(config, engine, 24 * GIB, held, 8192, batch=batch)
-    reserve, page = reserved(engine, 24 * GIB), ENGINES[engine].serving.page
+    reserve, page = RESERVES[engine](24 * GIB, 1), ENGINES[engine].serving.page
 
     def fits(tokens: int) -> bool:
         free = reserve.usable - held.high - work_of(config, reserve, tokens)[1]
@@ -118,19 +113,19 @@ def test_the_reserve_of_sglang_is_its_own_formula() -> None:
 def test_what_the_documentation_of_engines_states() -> None:
     """vLLM: CacheConfig.gpu_memory_utilization 0.92 (docs.vllm.ai, stable), 8,192 tokens a batch on an H100, 2,048 on
     smaller cards; TensorRT-LLM: free_gpu_memory_fraction 0.9 (kvcacheconfig.html); llama.cpp: -ub 512."""
-    small, large = (reserved("vllm", size * GIB) for size in (24, 80))
+    small, large = (RESERVES["vllm"](size * GIB, 1) for size in (24, 80))
     assert (small.usable / (24 * GIB), small.tokens, large.tokens) == (0.92, 2048, 8192)
-    shares = {engine: (r.share, r.usable / (24 * GIB)) for engine in ENGINES if (r := reserved(engine, 24 * GIB))}
+    shares = {engine: (r.share, r.usable / (24 * GIB)) for engine in ENGINES if (r := RESERVES[engine](24 * GIB, 1))}
     assert shares["tensorrt-llm"] == (0.9, 1.0) and shares["mlx-lm"] == (1.0, 0.75)
-    assert reserved("llama.cpp", 24 * GIB).tokens == 512 and reserved("transformers", GIB).tokens is None
+    assert RESERVES["llama.cpp"](24 * GIB, 1).tokens == 512 and RESERVES["transformers"](GIB, 1).tokens is None
 
 
 def test_activations() -> None:
     """Llama 3 8B, 2,048 tokens of 2 bytes: 2 x 4,096 of the stream and 3 x 14,336; then logits of one token."""
     alive = 2048 * 2 * (2 * 4096 + 3 * 14336) + 4 * 128_256
     expected = (int(alive + 0.2 * GIB), int(2 * alive + 2 * GIB))
-    assert work_of(load_config(LLAMA), reserved("vllm", 24 * GIB), 100_000) == expected
-    assert work_of(load_config(LLAMA), reserved("vllm", 24 * GIB), 1)[0] < expected[0]
+    assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 100_000) == expected
+    assert work_of(load_config(LLAMA), RESERVES["vllm"](24 * GIB, 1), 1)[0] < expected[0]
 
 
 def test_a_plan_for_a_memory_asks_for_no_stretch_unless_a_length_is_named() -> None:
