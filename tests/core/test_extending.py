@@ -1,6 +1,9 @@
 """What is registered from outside works, and what cannot be registered is refused; docs/extending.md itself runs."""
 
+import importlib
+import sys
 from dataclasses import dataclass
+from pkgutil import iter_modules
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from phasor.rotary import kernels
 from phasor.rotary.axes import AXES
 from phasor.rotary.scaling import SCALINGS
 from phasor.scaling import Linear, register_scaling
+from phasor.support import registry
 
 from .conftest import assert_refused
 
@@ -83,3 +87,17 @@ def test_specs_and_rotations_print_in_a_line():
     assert "apply it once, and move rotated keys with phasor.shift" in str(batch)
     heads = Rotation.from_angles(torch.zeros(3, 5, 4), form="half", per_head=True)
     assert "angles of its own for each of 3 heads" in str(heads)
+
+
+@pytest.mark.parametrize("folder, kind, like", [("scaling", "Scaling", "Linear"), ("axes", "Axes", "OneAxis")])
+def test_a_file_in_the_folder_is_all_it_takes(folder, kind, like, tables, tmp_path, monkeypatch):
+    package = importlib.import_module(f"phasor.rotary.{folder}")
+    (tmp_path / "mine.py").write_text(
+        f"from dataclasses import dataclass\nfrom phasor.{folder} import {like}, register_{folder}\n\n"
+        f"@register_{folder}\n@dataclass(frozen=True)\nclass Mine({like}):\n    name = 'mine'\n"
+    )
+    monkeypatch.setattr(registry, "iter_modules", lambda folder: iter_modules(folder.append(str(tmp_path)) or folder))
+    importlib.reload(package).__path__.remove(str(tmp_path))
+    own = sys.modules.pop(f"phasor.rotary.{folder}.mine").Mine(*[2.0][: folder == "scaling"])
+    spec = RotarySpec(head_dim=8, **{folder: own})
+    assert RotarySpec.from_dict(spec.to_dict()) == spec and spec.to_dict()[folder]["name"] == "mine"

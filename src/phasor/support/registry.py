@@ -1,6 +1,8 @@
 """Tables that others may add to: a scaling, axes, a kernel, a model, an engine, a format."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +24,12 @@ def register(table: MutableMapping[str, T], kind: str, name: Any, entry: T) -> N
     if table.get(name, entry) is not entry:
         raise ValueError(f"the name of this {kind} must be free, and {name!r} is taken; choose another name")
     table[name] = entry
+
+
+def import_all(package: str, folder: Iterable[str], first: Iterable[str] = ()) -> None:
+    """Import each file of a package, so that what it registers is there; those of ``first`` before all others."""
+    for name in dict.fromkeys((*first, *(file.name for file in iter_modules(folder)))):
+        import_module(f"{package}.{name}")
 
 
 def check_scheme(kind: str, cls: Any, base: type) -> None:

@@ -13,7 +13,7 @@ from phasor.tools.checkpoints.formats.safetensors_file import write_header
 from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import Weights, fit, memory, plan, plan_in, read_weights
 from phasor_serve.planner.amounts import bytes_in, tokens_in
-from phasor_serve.planner.fit import PAGES, RESERVES, work_of
+from phasor_serve.planner.fit import work_of
 from phasor_serve.planner.weights import USUAL, _matrices, _shapes, count_weights
 
 GIB = 2**30
@@ -23,6 +23,7 @@ LLAMA = {
     "rope_theta": 5e5,
 }  # fmt: skip
 WEIGHTS = Weights(int(14.99 * GIB), int(14.99 * GIB), "as vLLM prints it")
+RESERVES = {name: engine.serving.reserve for name, engine in ENGINES.items() if engine.serving.reserve}
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))
@@ -32,7 +33,7 @@ def test_the_longest_that_fits_is_that_of_a_search_by_hand(engine: str, batch: i
     config = load_config(LLAMA)
     held = Weights(4 * GIB, 6 * GIB, "estimated")
     found = fit(config, engine, 24 * GIB, held, 8192, batch=batch)
-    reserve, page = RESERVES[engine](24 * GIB, 1), PAGES.get(engine, 1)
+    reserve, page = RESERVES[engine](24 * GIB, 1), ENGINES[engine].serving.page
 
     def fits(tokens: int) -> bool:
         free = reserve.usable - held.high - work_of(config, reserve, tokens)[1]

@@ -11,7 +11,7 @@ from conformance.tiny import tiny_model
 from engines.cases import RESULTS, changed
 from phasor_serve.engines import ENGINES, load_config
 from phasor_serve.planner import memory
-from phasor_serve.planner.kv import CACHES, bits_of, stores
+from phasor_serve.planner.kv import bits_of, stores
 from refused import refused
 
 FAMILIES = [
@@ -278,7 +278,7 @@ def test_bits_of_cache_types() -> None:
     """ggml's blocks by the gguf package; groups of 32 with a scale (ExLlamaV3), of 64 with scale and bias (mlx-lm)."""
     gguf = pytest.importorskip("gguf")
     sizes = {kind.name.lower(): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
-    for name, bits in CACHES["llama.cpp"].items():
+    for name, bits in ENGINES["llama.cpp"].serving.caches.items():
         values, size = sizes[name]
         assert bits == 8 * size / values
     for bits in (2, 3, 4, 5, 6, 8):

@@ -1,9 +1,10 @@
 from dataclasses import dataclass
 
 from ...support.checks import flag, listed, whole
-from .base import Axes
+from .base import Axes, register_axes
 
 
+@register_axes
 @dataclass(frozen=True)
 class Alternating(Axes):
     """The axes take turns pair by pair: pair ``p`` follows axis ``order[p mod n]`` of ``n`` axes.

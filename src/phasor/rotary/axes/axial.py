@@ -1,9 +1,10 @@
 from dataclasses import dataclass
 
 from ...support.checks import listed, whole
-from .base import Axes
+from .base import Axes, register_axes
 
 
+@register_axes
 @dataclass(frozen=True)
 class Axial(Axes):
     """2-D and 3-D axial rotary: each axis owns a block of pairs with a full ladder of its own.

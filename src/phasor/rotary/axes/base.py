@@ -1,7 +1,9 @@
 """Which position axis rotates which pair, and on which ladder of frequencies the pair sits."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+from ...support.registry import check_scheme, register
 
 
 class Axes(ABC):
@@ -26,3 +28,23 @@ class Axes(ABC):
         """``[count][pairs]``: the share of each axis in the angle of each pair; 1 for its own axis, else 0."""
         owner = self.axis_of_pair(pairs)
         return tuple(tuple(float(a == axis) for a in owner) for axis in range(self.count))
+
+
+AXES: dict[str, type[Axes]] = {}
+Scheme = TypeVar("Scheme", bound=Axes)
+
+
+def register_axes(cls: type[Scheme]) -> type[Scheme]:
+    """Register axes of your own, so that a `RotarySpec` can have them, and be written to data and read back.
+
+    ``cls`` is a frozen dataclass that inherits from `Axes` and has a ``name``; it is returned, so this is a decorator,
+    too. Raises ``ValueError`` for a name that is taken and for a class that is no such thing.
+
+    >>> from phasor.axes import OneAxis
+    >>> register_axes(OneAxis) is OneAxis  # what is registered already may be registered again
+    True
+    """
+    entry: type[Axes] = cls
+    check_scheme("scheme of axes", entry, Axes)
+    register(AXES, "scheme of axes", getattr(entry, "name", None), entry)
+    return cls

@@ -1,9 +1,10 @@
 from dataclasses import dataclass
 
 from ...support.checks import listed, whole
-from .base import Axes
+from .base import Axes, register_axes
 
 
+@register_axes
 @dataclass(frozen=True)
 class Listed(Axes):
     """Axis and rung of every pair, written out: for models whose order follows no other scheme.

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from ...support.checks import listed, number
 from ..frequencies import inverse_frequencies_float32
-from .base import Axes
+from .base import Axes, register_axes
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 
+@register_axes
 @dataclass(frozen=True)
 class Mixed(Axes):
     """Every pair has a direction and rotates by the position along it: ``angle = theta * (u . position)``.

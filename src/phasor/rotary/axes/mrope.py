@@ -2,9 +2,10 @@ from dataclasses import dataclass
 
 from ...support.checks import listed, whole
 from .axial import check_total
-from .base import Axes
+from .base import Axes, register_axes
 
 
+@register_axes
 @dataclass(frozen=True)
 class Sections(Axes):
     """M-RoPE: one ladder for all pairs; the first ``sections[0]`` pairs follow time, the next height, then width.
@@ -36,6 +37,7 @@ class Sections(Axes):
         return tuple(axis for axis, size in enumerate(self.sections) for _ in range(size))
 
 
+@register_axes
 @dataclass(frozen=True)
 class InterleavedSections(Sections):
     """Interleaved M-RoPE: pairs take turns ``t h w t h w …``, so that every axis gets fast and slow pairs.

@@ -1,8 +1,9 @@
 from dataclasses import dataclass
 
-from .base import Axes
+from .base import Axes, register_axes
 
 
+@register_axes
 @dataclass(frozen=True)
 class OneAxis(Axes):
     """Text: one coordinate rotates every pair (RoFormer, arXiv:2104.09864).

@@ -5,12 +5,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ...support.checks import number
-from .base import Scaling, check_seq_len
+from .base import Scaling, check_seq_len, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class AtLength(Scaling):
     """Another scaling at one length, on which nothing depends any more: ``theta'_i = scaling(seq_len)_i``.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from decimal import Decimal
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ...support.checks import whole
+from ...support.registry import check_scheme, register
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,6 +59,27 @@ class Scaling(ABC):
     def softmax_factor(self) -> float:
         """The factor on the softmax scale of latent attention (DeepSeek's)."""
         return 1.0
+
+
+SCALINGS: dict[str, type[Scaling]] = {}
+Scheme = TypeVar("Scheme", bound=Scaling)
+
+
+def register_scaling(cls: type[Scheme]) -> type[Scheme]:
+    """Register a scaling of your own, so that a `RotarySpec` can have it, and be written to data and read back.
+
+    ``cls`` is a frozen dataclass that inherits from `Scaling` and has a ``name``; it is returned, so this is a
+    decorator, too. Compiled code forms specs anew from their text, so register before you compile. Raises
+    ``ValueError`` for a name that is taken and for a class that is no such thing. `docs/extending.md` has an example.
+
+    >>> from phasor.scaling import Linear
+    >>> register_scaling(Linear) is Linear  # what is registered already may be registered again
+    True
+    """
+    entry: type[Scaling] = cls
+    check_scheme("scaling", entry, Scaling)
+    register(SCALINGS, "scaling", getattr(entry, "name", None), entry)
+    return cls
 
 
 def check_seq_len(seq_len: int | None) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from ...support.checks import number
 from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from .base import Scaling, check_seq_len, check_trained_length
+from .base import Scaling, check_seq_len, check_trained_length, register_scaling
 from .ntk import check_dim, stretched_base
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class DynamicNTK(Scaling):
     """NTK-aware with a factor that follows the sequence: ``s = factor * L / L0 - (factor - 1)`` once ``L > L0``.
@@ -68,6 +69,7 @@ class DynamicNTK(Scaling):
         return inverse_frequencies_float32(base * ratio ** (dim / (dim - 2)), dim)
 
 
+@register_scaling
 @dataclass(frozen=True)
 class SteppedNTK(Scaling):
     """Qwen-1's dynamic NTK: the factor jumps to ``2 ** ceil(log2(L / L0) + 1) - 1`` (3, 7, 15, …) once ``L > L0``.

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from ...support.checks import number
 from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from .base import Scaling
+from .base import Scaling, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class Linear(Scaling):
     """Position interpolation: ``theta' = theta / factor``, as if positions were ``position / factor``.

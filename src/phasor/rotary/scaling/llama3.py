@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from ...support.checks import number, whole
 from ..fixed_point import PI, exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from .base import Scaling
+from .base import Scaling, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class Llama3(Scaling):
     """Llama 3.1: slow pairs divided by ``factor``, fast pairs kept, a blend linear in the number of turns between.

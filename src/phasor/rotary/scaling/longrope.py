@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from ...support.checks import listed, number, whole
 from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, powers_float32
-from .base import Scaling, check_seq_len
+from .base import Scaling, check_seq_len, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class LongRoPE(Scaling):
     """A searched divisor per pair: ``theta'_i = theta_i / short_factor_i``, or ``long_factor_i`` once ``L > L0``.

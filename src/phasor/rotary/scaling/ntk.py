@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...support.checks import number
 from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, inverse_frequencies_float32
-from .base import Scaling
+from .base import Scaling, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +28,7 @@ def check_dim(dim: int) -> None:
         raise ValueError(f"NTK scaling needs rotary_dim above 2 (its exponent is dim / (dim - 2)), got {dim}")
 
 
+@register_scaling
 @dataclass(frozen=True)
 class NTK(Scaling):
     """NTK-aware: a larger base, ``base' = base * factor ** (dim / (dim - 2))``.

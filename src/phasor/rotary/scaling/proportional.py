@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from ...support.checks import number
 from ..fixed_point import exact
 from ..frequencies import inverse_frequencies, powers_float32
-from .base import Scaling
+from .base import Scaling, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class Proportional(Scaling):
     """p-RoPE: keep the ``int(fraction * dim / 2)`` fastest pairs of the full ladder, stop all others (frequency 0).

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...support.checks import flag, number
 from ..fixed_point import PI, exact
 from ..frequencies import inverse_frequencies, powers_float32
-from .base import Scaling, check_trained_length
+from .base import Scaling, check_trained_length, register_scaling
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +23,7 @@ def magnitude(factor: float, mscale: float = 1.0) -> float:
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
 
+@register_scaling
 @dataclass(frozen=True)
 class YaRN(Scaling):
     """YaRN as every library ships it: fast pairs kept, slow pairs divided by ``factor``, a ramp over the pair index.
@@ -126,6 +127,7 @@ class YaRN(Scaling):
         return mscale * mscale  # a power of an absurd mscale would raise OverflowError; infinity is refused as a factor
 
 
+@register_scaling
 @dataclass(frozen=True)
 class YaRNPaper(Scaling):
     """YaRN as the paper writes it, with a ramp over the number of turns. No released checkpoint is known to use it.

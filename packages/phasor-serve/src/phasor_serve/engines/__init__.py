@@ -2,40 +2,21 @@
 
 from typing import Any
 
-from phasor.support.registry import register
+from phasor.support.registry import import_all
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, NotReadError, Settings
+from .base import ENGINES, CannotSayError, Engine, EngineReading, EngineRule, NotReadError, Settings, register_engine
 from .engine_config import EngineConfig, load_config
-from .exllamav3 import ExLlamaV3
 from .flags import parse, typed
-from .llama_cpp import LlamaCpp
-from .mlx_lm import MlxLm
-from .sglang import SGLang
+from .serving import Reserve, Serving
 from .support import Support, support_of
-from .tensorrt_llm import TensorRTLLM
-from .transformers import Transformers
-from .vllm import Vllm
-
-ENGINES: dict[str, Engine] = {}
 
 __all__ = [
-    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "NotReadError", "EngineRule", "Settings",
-    "Support", "engine_of", "load_config", "parse", "read_as", "register_engine", "support_of", "typed",
+    "CannotSayError", "ENGINES", "Engine", "EngineConfig", "EngineReading", "NotReadError", "EngineRule", "Reserve",
+    "Serving", "Settings", "Support", "engine_of", "load_config", "parse", "read_as", "register_engine", "support_of",
+    "typed",
 ]  # fmt: skip
 
-
-def register_engine(engine: Engine) -> None:
-    """Register an engine by its name for `read_as`, to `phasor_serve.plan` and to the command line.
-
-    Raises ``ValueError`` for what is no `Engine`, and for a name that is taken.
-    """
-    if not isinstance(engine, Engine):
-        raise ValueError(f"engine must be an instance of phasor_serve.engines.Engine, got {engine!r:.80}")
-    register(ENGINES, "engine", engine.name, engine)
-
-
-for _engine in (Transformers(), Vllm(), SGLang(), LlamaCpp(), ExLlamaV3(), MlxLm(), TensorRTLLM()):
-    register_engine(_engine)
+import_all(__name__, __path__, first=("transformers", "vllm", "sglang", "llama_cpp"))  # as they are listed
 
 
 def engine_of(name: str) -> Engine:

@@ -9,8 +9,10 @@ from importlib.resources import files
 from typing import Any, ClassVar, TypeVar
 
 from phasor import ModelRotary
+from phasor.support.registry import register
 
 from .engine_config import EngineConfig, load_config
+from .serving import Serving
 
 Flags = Mapping[str, Any]  # as they are typed: {"--max-model-len": 131072, "--hf-overrides": {...}, "VARIABLE": "1"}
 
@@ -79,12 +81,14 @@ class Engine(ABC):
     """One engine, at one version: the flags that bear on positions, and its way from a config to a rotation.
 
     - ``flags``: name -> how its value is read from text. ``gone``: names that it had once -> what to use instead.
+    - ``serving``: how it is started, and what it does with a memory.
     """
 
     name: ClassVar[str]
     version: ClassVar[str]
     flags: ClassVar[Mapping[str, Callable[[str], Any]]] = {}
     gone: ClassVar[Mapping[str, str]] = {}
+    serving: ClassVar[Serving] = Serving()
 
     @abstractmethod
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
@@ -109,6 +113,19 @@ class Engine(ABC):
     def read_back(self, config: EngineConfig, settings: Settings) -> EngineReading:
         """What the engine rotates with these settings."""
         return self.read(config if settings.config is None else load_config(settings.config), settings.flags)
+
+
+ENGINES: dict[str, Engine] = {}
+
+
+def register_engine(engine: Engine) -> None:
+    """Register an engine by its name for `read_as`, to `phasor_serve.plan` and to the command line.
+
+    Raises ``ValueError`` for what is no `Engine`, and for a name that is taken.
+    """
+    if not isinstance(engine, Engine):
+        raise ValueError(f"engine must be an instance of phasor_serve.engines.Engine, got {engine!r:.80}")
+    register(ENGINES, "engine", engine.name, engine)
 
 
 Fact = TypeVar("Fact")

@@ -6,10 +6,11 @@ from typing import ClassVar
 from phasor import ModelRotary
 from phasor.scaling import Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of, register_engine
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, share_alone
+from .serving import GIB, GROUPS, Reserve, Serving
 from .transformers import rewritten
 
 ROPES = "exllamav3/util/rope.py: RoPE"
@@ -46,6 +47,14 @@ class ExLlamaV3(Engine):
     name = "exllamav3"
     version = "1.6.5"
     flags: ClassVar = {"-cs": length, "--cache_size": length}
+    serving = Serving(
+        caches=GROUPS,  # exllamav3/cache/quant.py: CacheLayer_quant
+        cache_flags=lambda dtype: {"-cq": dtype.removeprefix("q")},
+        page=PAGE,
+        reserve=lambda memory, devices: Reserve(
+            memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
+        ),
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
@@ -73,6 +82,9 @@ class ExLlamaV3(Engine):
         if untold:
             written["layer_types"] = list(config.model.layer_types)
         return [Settings(flags=flags, config=written)]
+
+
+register_engine(ExLlamaV3())
 
 
 def dictionary(config: EngineConfig, kind: str) -> Rope:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from phasor import ModelRotary, RotarySpec
 from phasor.scaling import Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings
+from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings, register_engine
 from .engine_config import EngineConfig, load_config
 from .flags import length, real
 from .gguf import (
@@ -26,10 +26,13 @@ from .gguf import (
     converted,
     global_spec,
 )
+from .serving import FILE, GIB, Reserve, Serving
 from .transformers import rewritten
 
 DEEPSEEK = "deepseek2"
 CONTEXT = "src/llama-context.cpp: llama_context"
+# 32 values and a scale; common/arg.cpp: kv_cache_types; ggml-common.h
+BLOCKS = {"q8_0": 8.5, "q5_1": 6.0, "q5_0": 5.5, "q4_1": 5.0, "q4_0": 4.5, "iq4_nl": 4.5}
 
 
 @dataclass(frozen=True)
@@ -279,6 +282,16 @@ class LlamaCpp(Engine):
         "--rope-freq-scale": real, "--yarn-orig-ctx": length, "--yarn-ext-factor": real, "--yarn-attn-factor": real,
         "--yarn-beta-slow": real, "--yarn-beta-fast": real, "--override-kv": str,
     }  # fmt: skip
+    serving = Serving(
+        command=f"llama-server -m {FILE}",
+        draft={"-md": "DRAFT.gguf"},
+        caches=BLOCKS,
+        cache_flags=lambda dtype: {"-ctk": dtype, "-ctv": dtype, "-fa": "on"},
+        page=256,
+        reserve=lambda memory, devices: Reserve(
+            memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/common.h]", 512, 0.3 * GIB, GIB, width=4
+        ),
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         meta = converted(config)
@@ -320,3 +333,6 @@ class LlamaCpp(Engine):
         keys = settings.gguf or {}
         meta = replace(meta, keys={**meta.keys, **keys})
         return self.read_file(config, meta, settings.flags, Rules([*again, *of_file(config, settings.flags, keys)]))
+
+
+register_engine(LlamaCpp())

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from phasor import ModelRotary
 from phasor.scaling import DynamicNTK, Scaling
 
-from .base import Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
+from .base import Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of, register_engine
 from .engine_config import ORIGINAL, EngineConfig
 from .rope import PLAIN, BaseAndScaling, Rope, always, need, rotated, yarn
+from .serving import GROUPS, MODEL, Reserve, Serving
 from .transformers import rewritten
 
 ROPES = "mlx_lm/models/rope_utils.py: initialize_rope"
@@ -36,6 +37,18 @@ MODELS = facts_of("mlx-lm", MlxModel)
 class MlxLm(Engine):
     name = "mlx-lm"
     version = "0.32.2"
+    serving = Serving(
+        command=f"mlx_lm.server --model {MODEL}",
+        caches=GROUPS,  # mlx_lm/models/cache.py: QuantizedKVCache, groups of 64
+        cache_flags=lambda dtype: {"--kv-bits": dtype.removeprefix("q")},
+        reserve=lambda memory, devices: Reserve(
+            0.75 * memory,
+            "about 3/4 of the memory may be wired (macOS, not read back); "
+            "--prefill-step-size 2048 [mlx_lm/generate.py]",
+            2048,
+        ),
+        window_lost="mlx_lm/models/llama.py: a window only where layer_types name one",  # phi3.py has none
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
@@ -47,6 +60,9 @@ class MlxLm(Engine):
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         return [Settings(config=rewritten(config, wanted, length))]
+
+
+register_engine(MlxLm())
 
 
 def rotation(config: EngineConfig, facts: MlxModel, kind: str, rules: Rules) -> BaseAndScaling:

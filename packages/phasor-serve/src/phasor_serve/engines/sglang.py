@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 from phasor import ModelRotary
 from phasor.scaling import NTK, LongRoPE
 
-from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of, register_engine
 from .engine_config import ORIGINAL, ROPES, EngineConfig, renamed, walk
 from .flags import json_object, length
 from .rope import PLAIN, BaseAndScaling, Rope, need, others, refuse_longer, rotated, share_alone, with_mscales, yarn
+from .serving import GIB, MIB, MODEL, Reserve, Serving
 from .support import passes
 
 OLMO3 = "sglang/srt/configs/olmo3.py: Olmo3Config, run by models/olmo2.py"
@@ -41,6 +42,16 @@ class SGLangModel:
 MODELS = facts_of("sglang", SGLangModel)
 
 
+def reserve(memory: int, devices: int) -> Reserve:
+    """``reserved_mem`` of its own default for mem_fraction_static, which leaves the rest to weights and cache."""
+    steps = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
+    tokens, few, many = next((rest for size, *rest in steps if memory < size * GIB), (16384, 512, 512))
+    reserved = 512 + 1.5 * tokens + 1024 / 8 * devices + 2 * (few if devices < 4 else many)
+    reserved = max(reserved, 10 * 1024) if memory > 60 * GIB else reserved
+    source = f"--mem-fraction-static {1 - reserved * MIB / memory:.3f} [sglang/srt/arg_groups/memory_hook.py]"
+    return Reserve(memory - reserved * MIB, source)
+
+
 class SGLang(Engine):
     name = "sglang"
     version = "0.5.23"
@@ -48,6 +59,15 @@ class SGLang(Engine):
         "--json-model-override-args": json_object, "--context-length": length,
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": str,
     }  # fmt: skip
+    serving = Serving(
+        command=f"python -m sglang.launch_server --model-path {MODEL}",
+        devices="--tensor-parallel-size",
+        draft={"--speculative-algorithm": "STANDALONE", "--speculative-draft-model-path": "DRAFT"},
+        caches={"fp8": 8.0},  # sglang/srt/server_args.py: --kv-cache-dtype
+        cache_flags=lambda dtype: {"--kv-cache-dtype": "fp8_e4m3"},
+        reserve=reserve,
+        index_in_8_bits="sglang/srt/mem_cache/memory_pool.py: NSATokenToKVPool",
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         rules = Rules()
@@ -69,6 +89,9 @@ class SGLang(Engine):
             text["max_position_embeddings"] = length
         override = {"--json-model-override-args": config.nested(text)} if text else {}
         return [Settings(flags={**override, "--context-length": length})]
+
+
+register_engine(SGLang())
 
 
 def model_of(config: EngineConfig) -> SGLangModel:

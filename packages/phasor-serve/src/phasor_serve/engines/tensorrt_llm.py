@@ -8,10 +8,11 @@ from phasor import ModelRotary
 from phasor.rotary.scaling.yarn import magnitude
 from phasor.scaling import NTK, Linear, Scaling, YaRN
 
-from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, NotReadError, Rules, Settings, facts_of, register_engine
 from .engine_config import ORIGINAL, EngineConfig
 from .flags import length
 from .rope import BaseAndScaling, Rope, always, llama3, need, rotated
+from .serving import GIB, MODEL, Reserve, Serving
 from .transformers import rewritten
 
 READS = "transformers 4.56, by which it reads configs"
@@ -45,6 +46,17 @@ class TensorRTLLM(Engine):
     name = "tensorrt-llm"
     version = "1.2.0rc2"
     flags: ClassVar = {"--max_seq_len": length}
+    serving = Serving(
+        command=f"trtllm-serve {MODEL}",
+        devices="--tp_size",
+        caches={"fp8": 8.0},  # tensorrt_llm/llmapi/llm_args.py: KvCacheConfig.dtype
+        cache_flags=lambda dtype: {"--kv_cache_dtype": dtype},
+        page=32,
+        reserve=lambda memory, devices: Reserve(
+            memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, 0.9
+        ),
+        in_full="windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         if config.name not in MODELS:
@@ -70,6 +82,9 @@ class TensorRTLLM(Engine):
         changed = in_old_words(rewritten(config, wanted, length), config.path)
         kept = wanted.layers == config.model.layers and length <= (config.model.max_position or 0)
         return [*([Settings(flags=flags)] if kept else []), Settings(flags=flags, config=changed)]
+
+
+register_engine(TensorRTLLM())
 
 
 def in_old_words(written: dict[str, Any], path: str) -> dict[str, Any]:

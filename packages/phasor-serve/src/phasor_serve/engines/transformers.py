@@ -7,9 +7,10 @@ from phasor import ModelRotary, read_config, write_config
 from phasor.models.reading.write import NotWrittenError
 from phasor.scaling import DynamicNTK
 
-from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, EngineRule, Flags, Rules, Settings, facts_of, register_engine
 from .engine_config import ROPES, EngineConfig
 from .rope import Rope, need
+from .serving import GIB, Reserve, Serving
 
 # Classes that keep head_dim None, by which the functions of modeling_rope_utils.py multiply.
 HEADLESS: dict[str, dict[str, str]] = facts_of("transformers", dict)
@@ -25,6 +26,13 @@ class Transformers(Engine):
 
     name = "transformers"
     version = "5.24.0"
+    serving = Serving(
+        caches={"int8": 8.0},  # QuantizedCache; its scales are not counted
+        reserve=lambda memory, devices: Reserve(
+            memory, "the whole prompt in one pass; CUDA's context", None, 0.3 * GIB, GIB
+        ),
+        window_kept="transformers/models/mistral/modeling_mistral.py: create_sliding_window_causal_mask",
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         model = config.model
@@ -34,6 +42,9 @@ class Transformers(Engine):
 
     def write(self, config: EngineConfig, wanted: ModelRotary, length: int) -> list[Settings]:
         return [Settings(config=rewritten(config, wanted, length))]
+
+
+register_engine(Transformers())
 
 
 def rewritten(config: EngineConfig, wanted: ModelRotary, length: int) -> dict[str, object]:

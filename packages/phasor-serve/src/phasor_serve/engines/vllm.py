@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from phasor import ModelRotary
 from phasor.scaling import NTK, Scaling
 
-from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings, facts_of
+from .base import CannotSayError, Engine, EngineReading, Flags, Rules, Settings, facts_of, register_engine
 from .engine_config import ORIGINAL, ROPES, EngineConfig, walk
 from .flags import json_object, length
 from .rope import (
@@ -24,6 +24,7 @@ from .rope import (
     with_mscales,
     yarn,
 )
+from .serving import GIB, MODEL, Reserve, Serving
 from .support import passes
 from .transformers import as_transformers
 
@@ -248,6 +249,12 @@ def dynamic(rope: Rope, declared: int | None, rules: Rules) -> Scaling:
     return NTK(stretch)
 
 
+def reserve(memory: int, devices: int) -> Reserve:
+    tokens = 8192 if memory >= 70 * GIB else 2048
+    source = f"--gpu-memory-utilization 0.92, batches of {tokens:,} tokens, graphs [vllm/config/cache.py, arg_utils.py]"
+    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, 2 * GIB)
+
+
 class Vllm(Engine):
     name = "vllm"
     version = VERSION
@@ -256,6 +263,18 @@ class Vllm(Engine):
         "--rope-scaling": "--hf-overrides '{\"rope_parameters\": {…}}'",
         "--rope-theta": "--hf-overrides '{\"rope_parameters\": {…}}'",
     }
+    serving = Serving(
+        command=f"vllm serve {MODEL}",
+        devices="--tensor-parallel-size",
+        draft={"--speculative-config": {"model": "DRAFT", "method": "draft_model", "num_speculative_tokens": 5}},
+        caches={"fp8": 8.0},  # vllm/config/cache.py: CacheDType
+        cache_flags=lambda dtype: {"--kv-cache-dtype": dtype},
+        page=16,
+        reserve=reserve,
+        window_kept="vllm/model_executor/layers/attention/attention.py: cache_config.sliding_window",
+        in_full="windowed layers are counted in full: their pages are freed behind the window, and used again",
+        index_in_8_bits="vllm/model_executor/models/deepseek_v2.py: DeepseekV32IndexerCache",
+    )
 
     def read(self, config: EngineConfig, flags: Flags) -> EngineReading:
         rules = Rules()
@@ -286,3 +305,6 @@ class Vllm(Engine):
         return [
             Settings(flags={**({"--hf-overrides": config.nested(text)} if text else {}), "--max-model-len": length})
         ]
+
+
+register_engine(Vllm())

@@ -9,16 +9,11 @@ from phasor.rotary.scaling.ntk import stretched_base
 from phasor.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, Scaling, YaRN
 from phasor.support.checks import one_of, whole
 
-from ..engines import EngineConfig
+from ..engines import EngineConfig, engine_of
 from ..engines.rope import softmax_of
 from .traps import windowed
 
 METHODS = ("auto", "yarn", "linear", "ntk", "dynamic", "none")
-WINDOW_KEPT = {  # engines that apply a window of all layers, which no type of layer names: where their code does
-    "transformers": "transformers/models/mistral/modeling_mistral.py: create_sliding_window_causal_mask",
-    "vllm": "vllm/model_executor/layers/attention/attention.py: cache_config.sliding_window",
-}
-WINDOW_LOST = {"mlx-lm": "mlx_lm/models/llama.py: a window only where layer_types name one"}  # phi3.py has none
 
 
 @dataclass(frozen=True)
@@ -68,13 +63,13 @@ def choose(
         why = f"the config declares {declared:,} positions: nothing is stretched"
         return Choice(model, trained, 1.0, (why, *_beyond(published, length)), length)
     rotating = [word for word, spec in zip(model.layer_types, model.layers, strict=True) if spec is not None]
-    window, moot = window_of_all(model), ""
+    window, kept, moot = window_of_all(model), engine_of(engine).serving.window_kept, ""
     if all(windowed(word) for word in rotating):
         moot = "only windowed layers rotate (those with full attention do not): a stretch would be moot, and harm"
-    elif window and window <= trained and engine in WINDOW_KEPT:
+    elif window and window <= trained and kept:
         moot = (
             f"every layer sees its last {window:,} tokens alone (sliding_window), so no distance is new to it: a "
-            f"stretch would be moot, and harm [{WINDOW_KEPT[engine]}]"
+            f"stretch would be moot, and harm [{kept}]"
         )
     if moot:
         if method in ("auto", "none"):
@@ -85,7 +80,7 @@ def choose(
     stated = original or any(spec.scaling and spec.scaling.trained_length for spec in model.distinct)
     taken = () if published or stated or method == "none" else (_taken(trained),)
     reasons = (*choice.why, *taken, *_beyond(published, length))
-    if window and window < length and engine not in WINDOW_KEPT:
+    if window and window < length and not kept:
         return replace(choice, wanted=replace(choice.wanted, windows=()), why=(*reasons, _lost(window, engine)))
     return replace(choice, why=reasons)
 
@@ -99,8 +94,8 @@ def window_of_all(model: ModelRotary) -> int | None:
 def _lost(window: int, engine: str) -> str:
     """What it means that an engine does not apply the window of all layers, or may not."""
     means = f"without it, distances beyond {window:,} are new to the model, however it is stretched"
-    if engine in WINDOW_LOST:
-        return f"{engine} does not apply sliding_window to this model: {means} [{WINDOW_LOST[engine]}]"
+    if lost := engine_of(engine).serving.window_lost:
+        return f"{engine} does not apply sliding_window to this model: {means} [{lost}]"
     return f"whether {engine} applies the window of {window:,} tokens (sliding_window) is not shown: {means}"
 
 

@@ -6,70 +6,11 @@ from typing import Any
 
 from phasor.support.number_text import size_text
 
-from ..engines import EngineConfig
+from ..engines import EngineConfig, engine_of
+from ..engines.serving import Reserve
 from .amounts import LONGEST
 from .kv import bits_of, stores
 from .weights import Weights
-
-GIB, MIB = 2**30, 2**20
-PAGES = {"vllm": 16, "tensorrt-llm": 32, "llama.cpp": 256, "exllamav3": 256}  # of how many tokens caches are multiples
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """What an engine does with a memory.
-
-    ``usable``: the bytes that it takes at most; ``tokens``: of one forward pass (None: the whole prompt), whose
-    activations are estimated, with values of ``width`` bytes; ``low``, ``high``: what else stands beside weights and
-    cache; ``share``: of what is then free, for the cache; ``source``: where it is stated.
-    """
-
-    usable: float
-    source: str
-    tokens: int | None = 0
-    low: float = 0.0
-    high: float = 0.0
-    share: float = 1.0
-    width: int = 2
-
-
-def _vllm(memory: int, devices: int) -> Reserve:
-    tokens = 8192 if memory >= 70 * GIB else 2048
-    source = f"--gpu-memory-utilization 0.92, batches of {tokens:,} tokens, graphs [vllm/config/cache.py, arg_utils.py]"
-    return Reserve(0.92 * memory, source, tokens, 0.2 * GIB, 2 * GIB)
-
-
-def _sglang(memory: int, devices: int) -> Reserve:
-    """``reserved_mem`` of its own default for mem_fraction_static, which leaves the rest to weights and cache."""
-    steps = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
-    tokens, few, many = next((rest for size, *rest in steps if memory < size * GIB), (16384, 512, 512))
-    reserved = 512 + 1.5 * tokens + 1024 / 8 * devices + 2 * (few if devices < 4 else many)
-    reserved = max(reserved, 10 * 1024) if memory > 60 * GIB else reserved
-    source = f"--mem-fraction-static {1 - reserved * MIB / memory:.3f} [sglang/srt/arg_groups/memory_hook.py]"
-    return Reserve(memory - reserved * MIB, source)
-
-
-RESERVES: dict[str, Callable[[int, int], Reserve]] = {
-    "transformers": lambda memory, devices: Reserve(
-        memory, "the whole prompt in one pass; CUDA's context", None, 0.3 * GIB, GIB
-    ),
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "llama.cpp": lambda memory, devices: Reserve(
-        memory, "-ub 512; --fit-target leaves 1 GiB [llama.cpp/common/common.h]", 512, 0.3 * GIB, GIB, width=4
-    ),
-    "exllamav3": lambda memory, devices: Reserve(
-        memory, "passes of 2,048 tokens; no reserve is documented", 2048, 0.2 * GIB, GIB
-    ),
-    "mlx-lm": lambda memory, devices: Reserve(
-        0.75 * memory,
-        "about 3/4 of the memory may be wired (macOS, not read back); --prefill-step-size 2048 [mlx_lm/generate.py]",
-        2048,
-    ),
-    "tensorrt-llm": lambda memory, devices: Reserve(
-        memory, "free_gpu_memory_fraction 0.9 of what is left [llmapi: KvCacheConfig]", 8192, 0.3 * GIB, GIB, share=0.9
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -142,7 +83,10 @@ def fit(
 
     ``draft``: a model that drafts tokens, whose keys and values stand beside; its weights are part of ``weights``.
     """
-    reserve = RESERVES[engine](memory, tensor_parallel)
+    serving = engine_of(engine).serving
+    if serving.reserve is None:
+        raise ValueError(f"what {engine} keeps of a memory is not known; state it as reserve= in the engine's Serving")
+    reserve = serving.reserve(memory, tensor_parallel)
     own = Weights(weights.low // tensor_parallel, weights.high // tensor_parallel, weights.source)
     bits = bits_of(dtype, engine)
     kept = [one for model in (config, draft) if model for one in stores(model, engine, tensor_parallel, bits)]
@@ -156,7 +100,7 @@ def fit(
         return reserve.share * (reserve.usable - taken)
 
     def longest(worst: bool) -> int:
-        page = PAGES.get(engine, 1)
+        page = serving.page
         return page * _largest(lambda n: batch * cache(n * page) <= room(n * page, worst), LONGEST // page)
 
     def at(tokens: int) -> tuple[int, int]:

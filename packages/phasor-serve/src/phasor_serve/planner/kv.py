@@ -7,43 +7,21 @@ from phasor import read_config
 from phasor.support.checks import whole
 from phasor.support.number_text import size_text
 
-from ..engines import EngineConfig
+from ..engines import EngineConfig, engine_of
 from ..engines.exllamav3 import MODELS
-from .choose import WINDOW_KEPT, WINDOW_LOST, window_of_all
+from .choose import window_of_all
 
 PLAIN = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}  # bits of a value
-BLOCKS = {"q8_0": 8.5, "q5_1": 6.0, "q5_0": 5.5, "q4_1": 5.0, "q4_0": 4.5, "iq4_nl": 4.5}  # ggml: 32 values and a scale
-# Beside each group of values a scale of 16 bits for 32 of them (ExLlamaV3), or scale and bias for 64 (mlx-lm).
-GROUPS = {f"q{bits}": bits + 0.5 for bits in (8, 6, 5, 4, 3, 2)}
-CACHES = {  # engine -> cache types beside the plain ones, and their bits
-    "transformers": {"int8": 8.0},  # QuantizedCache; its scales are not counted
-    "vllm": {"fp8": 8.0},  # vllm/config/cache.py: CacheDType
-    "sglang": {"fp8": 8.0},  # sglang/srt/server_args.py: --kv-cache-dtype
-    "tensorrt-llm": {"fp8": 8.0},  # tensorrt_llm/llmapi/llm_args.py: KvCacheConfig.dtype
-    "llama.cpp": BLOCKS,  # common/arg.cpp: kv_cache_types; ggml-common.h
-    "exllamav3": GROUPS,  # exllamav3/cache/quant.py: CacheLayer_quant
-    "mlx-lm": GROUPS,  # mlx_lm/models/cache.py: QuantizedKVCache, groups of 64
-}
 WINDOWS = {
     "sliding_attention": "sliding_window",
     "hybrid_sliding": "sliding_window",
     "chunked_attention": "attention_chunk_size",
 }
 FIXED = ("linear_attention", "mamba", "conv", "recurrent", "linear", "no_op", "moe", "mlp", "cross_attention")
-INDEXED_IN_8_BITS = {  # one byte a channel, and a float32 scale for each 128 of them
-    "vllm": "vllm/model_executor/models/deepseek_v2.py: DeepseekV32IndexerCache",
-    "sglang": "sglang/srt/mem_cache/memory_pool.py: NSATokenToKVPool",
-}
-SPARSE_FP8 = 4 * 4 + 64  # bytes that these two add to 576 of a latent entry: four scales, and 64 channels in 16 bits
+FP8 = 8.0  # bits
+SPARSE_FP8 = 4 * 4 + 64  # bytes that are then added to 576 of a latent entry: four scales, 64 channels in 16 bits
 COMPRESSED = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}  # DeepSeek-V4: tokens an entry
 UBATCH, CELLS = 512, 256  # llama.cpp: tokens of one batch (-ub), and of what its caches are multiples
-UNWINDOWED = ("vllm", "tensorrt-llm")  # engines whose cache counts every token in every layer
-
-
-IN_FULL = {
-    "vllm": "windowed layers are counted in full: their pages are freed behind the window, and used again",
-    "tensorrt-llm": "windowed layers are kept in full, unless kv_cache_config.max_attention_window names their windows",
-}
 
 
 @dataclass(frozen=True)
@@ -124,19 +102,19 @@ def memory(
     """Bytes of keys and values of ``batch`` sequences of ``length`` tokens, on each of ``tensor_parallel`` devices.
 
     Weights, activations and the rounding up to pages are left out. ``dtype``: float32, bfloat16, float16, or one of the
-    engine's own in `CACHES`.
+    engine's own.
     """
     whole("tensor_parallel", tensor_parallel)
     whole("batch", batch)
     whole("length", length)
-    bits, sizes, notes = bits_of(dtype, engine), [], []
+    bits, sizes, notes, serving = bits_of(dtype, engine), [], [], engine_of(engine).serving
     for store in stores(config, engine, tensor_parallel, bits):
         sizes.append((store, batch * store.bytes_at(length, bits)))
-    kept = window_of_all(config.model) and engine in WINDOW_KEPT
+    kept = window_of_all(config.model) and serving.window_kept
     if unwindowed(config, engine) and (kept or any(word in WINDOWS for word in config.model.layer_types)):
-        notes.append(IN_FULL.get(engine, "windowed layers are kept in full"))
-    if window_of_all(config.model) and engine not in WINDOW_KEPT:
-        shown = f"{engine} has none" if engine in WINDOW_LOST else f"whether {engine} has it is not shown"
+        notes.append(serving.in_full or "windowed layers are kept in full")
+    if window_of_all(config.model) and not serving.window_kept:
+        shown = f"{engine} has none" if serving.window_lost else f"whether {engine} has it is not shown"
         notes.append(f"all tokens are counted, without the window of sliding_window: {shown}")
     if COMPRESSED.keys() & set(config.model.layer_types) and engine != "transformers":
         notes.append(f"as transformers keeps them; in what format {engine} keeps compressed entries is not shown")
@@ -154,7 +132,7 @@ def memory(
 
 def bits_of(dtype: str, engine: str) -> float:
     """Bits of one value of a cache type, which the engine must have."""
-    known = {**PLAIN, **CACHES.get(engine, {})}
+    known = {**PLAIN, **engine_of(engine).serving.caches}
     if dtype not in known:
         raise ValueError(f"dtype must be a cache type that {engine} has, one of {', '.join(known)}, got {dtype!r}")
     return known[dtype]
@@ -185,13 +163,13 @@ def _indexed(config: EngineConfig) -> list[int]:
 
 def _beside(config: EngineConfig, engine: str, word: str, indexed: int, bits: float) -> tuple[Beside, ...]:
     """The indexer's keys, and DeepSeek-V4's compressed entries, which its indexer sees as well."""
-    every, extra = COMPRESSED.get(word, 1), []
+    every, extra, in_8_bits = COMPRESSED.get(word, 1), [], engine_of(engine).serving.index_in_8_bits
     if word in COMPRESSED:
         extra.append(Beside("compressed entries", _plain_width(config), every))
-    if indexed and bits == CACHES["vllm"]["fp8"] and engine in INDEXED_IN_8_BITS:
+    if indexed and bits == FP8 and in_8_bits:
         extra.append(Beside("scales, and rotated channels in 16 bits", SPARSE_FP8, 1, SPARSE_FP8))
     if indexed:
-        packed = indexed + 4 * -(-indexed // 128) if engine in INDEXED_IN_8_BITS and word == "indexed_attention" else 0
+        packed = indexed + 4 * -(-indexed // 128) if in_8_bits and word == "indexed_attention" else 0
         extra.append(Beside("the indexer's keys", indexed, every, packed))
     return tuple(extra)
 
@@ -209,7 +187,8 @@ def _image(config: EngineConfig) -> int:
 
 def unwindowed(config: EngineConfig, engine: str) -> bool:
     """Whether layers with a window keep every token; ExLlamaV3 has rings for some models, and pages for the others."""
-    return engine in UNWINDOWED or (engine == "exllamav3" and not (config.name in MODELS and MODELS[config.name].rings))
+    rings = config.name in MODELS and MODELS[config.name].rings
+    return bool(engine_of(engine).serving.in_full) or (engine == "exllamav3" and not rings)
 
 
 def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) -> tuple[int, int | None, int]:
@@ -218,7 +197,7 @@ def _layer(config: EngineConfig, engine: str, index: int, tensor_parallel: int) 
     if word in FIXED:
         return 0, None, _state(text, word) // tensor_parallel
     window = None if unwindowed(config, engine) else _window(text, word)
-    if word == "attention" and engine not in WINDOW_KEPT:
+    if word == "attention" and not engine_of(engine).serving.window_kept:
         window = None
     window = window and _rows(window, engine)
     if COMPRESSED.keys() & set(config.model.layer_types):  # DeepSeek-V4: keys are values, and one head has them

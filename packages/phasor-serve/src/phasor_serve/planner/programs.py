@@ -1,13 +1,11 @@
 """What to paste: the command of each engine, and of the programs on top of llama.cpp, in their own words."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..engines import Settings, typed
+from ..engines import Settings, engine_of, typed
+from ..engines.serving import FILE, MODEL
 from .kv import PLAIN
-
-MODEL, FILE = "MODEL", "MODEL.gguf"
 
 
 @dataclass(frozen=True)
@@ -41,29 +39,7 @@ PROGRAMS = {
                 "koboldcpp.py and gpttype_adapter.cpp", ("q8_0", "q4_0")),
     )
 }  # fmt: skip
-CACHE_FLAGS: dict[
-    str, Callable[[str], dict[str, Any]]
-] = {  # engine -> how it is told the cache type, for types that are not its default
-    "vllm": lambda dtype: {"--kv-cache-dtype": dtype},
-    "sglang": lambda dtype: {"--kv-cache-dtype": "fp8_e4m3"},
-    "llama.cpp": lambda dtype: {"-ctk": dtype, "-ctv": dtype, "-fa": "on"},
-    "exllamav3": lambda dtype: {"-cq": dtype.removeprefix("q")},
-    "mlx-lm": lambda dtype: {"--kv-bits": dtype.removeprefix("q")},
-    "tensorrt-llm": lambda dtype: {"--kv_cache_dtype": dtype},
-}
 KOBOLD = {"q8_0": "1", "q4_0": "2"}  # its words for cache types
-COMMANDS = {
-    "vllm": f"vllm serve {MODEL}",
-    "sglang": f"python -m sglang.launch_server --model-path {MODEL}",
-    "llama.cpp": f"llama-server -m {FILE}",
-    "mlx-lm": f"mlx_lm.server --model {MODEL}",
-    "tensorrt-llm": f"trtllm-serve {MODEL}",
-}
-DRAFTS: dict[str, dict[str, Any]] = {  # engine -> flags for a draft model
-    "vllm": {"--speculative-config": {"model": "DRAFT", "method": "draft_model", "num_speculative_tokens": 5}},
-    "sglang": {"--speculative-algorithm": "STANDALONE", "--speculative-draft-model-path": "DRAFT"},
-    "llama.cpp": {"-md": "DRAFT.gguf"},
-}
 
 
 def command(engine: str, settings: Settings, *, dtype: str = "bfloat16", tensor_parallel: int = 1, batch: int = 1,
@@ -74,23 +50,19 @@ def command(engine: str, settings: Settings, *, dtype: str = "bfloat16", tensor_
     """
     if program is not None:
         return _on_top(program, settings, dtype, base)
-    flags: dict[str, Any] = {**settings.flags, **_cache(engine, dtype)}
+    serving = engine_of(engine).serving
+    flags: dict[str, Any] = {**settings.flags, **({} if dtype in PLAIN else serving.cache_flags(dtype))}
     if engine == "llama.cpp" and batch > 1:
         flags = {**flags, "-c": batch * int(flags["-c"]), "-np": batch}
-    if tensor_parallel > 1 and engine in ("vllm", "sglang", "tensorrt-llm"):
-        flags |= {"--tp_size" if engine == "tensorrt-llm" else "--tensor-parallel-size": tensor_parallel}
-    flags |= DRAFTS.get(engine, {}) if draft else {}
+    if tensor_parallel > 1 and serving.devices:
+        flags[serving.devices] = tensor_parallel
+    flags |= serving.draft if draft else {}
     variables = {name: value for name, value in flags.items() if not name.startswith("-")}
-    name = COMMANDS.get(engine, "")
+    name = serving.command
     if engine == "mlx-lm" and "--kv-bits" in flags:  # which its server does not take
         name = name.replace("server", "generate")
     words = [typed(variables), name, typed({k: v for k, v in flags.items() if k not in variables})]
     return " ".join(filter(None, words))
-
-
-def _cache(engine: str, dtype: str) -> dict[str, Any]:
-    """The flags for a cache type; none for the plain ones of 16 bits, which are the default everywhere."""
-    return {} if dtype in PLAIN or engine not in CACHE_FLAGS else CACHE_FLAGS[engine](dtype)
 
 
 def _on_top(program: Program, settings: Settings, dtype: str, base: float | None) -> str:
