@@ -25,7 +25,7 @@ BY_NAME = {
     "ner/train.train": 14,
     "cli/plan.plan": 17,
 }
-MADE = ("performance.md", "models.md")  # pages that a program writes
+MADE = ("performance.md", "models.md", "atlas.md")  # pages that a program writes
 TABLES = re.compile(r"<!-- (generated|speed).*?(<!-- /speed -->|\Z)", re.S)  # and parts of others
 
 
