@@ -10,7 +10,7 @@ from outcomes import outcome, read_and_judged
 
 from phasor import ModelRotary, read_config, read_parts
 from phasor.configs import Reason, Refused
-from phasor.models.reading.keys import slip_of
+from phasor.models.reading.keys import COMMON, slip_of
 from phasor.rotary.scaling import Proportional
 
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
@@ -126,3 +126,20 @@ def test_one_letter_is_a_slip_and_two_are_not() -> None:
     for slip in ("eta_fast", "beta_fas", "bbeta_fast", "beta_fost", "ebta_fast", "beta_fats"):
         assert slip_of(slip, ["beta_fast"]) == "beta_fast", slip
     assert [slip_of(other, ["beta_fast"]) for other in ("xbta_fast", "beta_fxs", "bet_fas", "eta_fasty")] == [""] * 4
+
+
+def test_a_letter_of_any_known_name_is_noticed_whichever_names_are_beside_it() -> None:
+    """Left out, doubled, or exchanged with its neighbour; two known names may themselves be a letter apart."""
+    for name in COMMON:
+        for i in range(len(name) if len(name) > 4 else 0):
+            ways = (
+                name[:i] + name[i + 1 :],
+                name[: i + 1] + name[i:],
+                name[:i] + name[i : i + 2][::-1] + name[i + 2 :],
+            )
+            for slip in {*ways} - {*COMMON}:
+                assert slip_of(slip, COMMON) in (name, *pairs_of_one_letter(name)), (name, slip)
+
+
+def pairs_of_one_letter(name: str) -> list[str]:
+    return [other for other in COMMON if slip_of(other, [name]) == name]

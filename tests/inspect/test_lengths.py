@@ -7,8 +7,9 @@ import torch
 
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.scaling import Llama3, YaRN
-from phasor.tools.inspect import decay, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import log_distances, lowest_decay
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.model_page import model_facts, page
+from phasor.tools.inspect.numbers import log_distances, lowest_decay, spec_facts
 
 
 def read(**keys):

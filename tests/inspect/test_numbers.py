@@ -8,8 +8,10 @@ import torch
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
-from phasor.tools.inspect import compare, compare_lengths, decay, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import log_distances, regimes
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.disagreement import compare, compare_lengths
+from phasor.tools.inspect.model_page import model_facts, page
+from phasor.tools.inspect.numbers import log_distances, regimes, spec_facts
 from phasor.tools.inspect.rows import unit
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))

@@ -6,7 +6,8 @@ import pytest
 
 from phasor import RotarySpec
 from phasor.rotary.axes import Axial, Listed
-from phasor.tools.inspect import compare, decay
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.disagreement import compare
 
 LLAMA = {
     "model_type": "llama",
