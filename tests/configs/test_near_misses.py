@@ -112,6 +112,16 @@ def test_what_transformers_reads_is_not_refused(data: dict[str, Any]) -> None:
     assert found.kind == "EQUAL" and not any(isinstance(p, str) and p.startswith("not read") for p in parts.values())
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_first_length_that_is_no_whole_number_is_named_where_it_stands(inside: bool) -> None:
+    rope = {**THETA, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    assert read_config({**LLAMA, "rope_parameters": rope}).layers[0].scaling.original_max_position == 1024
+    key, half = "original_max_position_embeddings", 1024.5
+    data = {**LLAMA, "rope_parameters": {**rope, key: half}, **({} if inside else {key: half})}
+    found = refusal(data)
+    assert str(found).startswith(f"rope_parameters.{key} must be a whole number of positions, got 1024.5")
+
+
 def test_every_refusal_of_a_part_carries_its_reason() -> None:
     data = {"model_type": "llava", "text_config": {**LLAMA, "rope_theta": "4"}}
     assert str(read_parts(data)["text_config"]).startswith("not read") and refusal(data).reason is Reason.VALUE

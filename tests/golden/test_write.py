@@ -153,6 +153,13 @@ def test_kinds_are_specs_and_temperatures(tmp_path):
     assert report.verdict == "wrong" and report.findings[0].cause == "unknown"
 
 
+def test_the_example_of_the_readme_is_of_the_first_kind_and_says_where_more_is_special(tmp_path):
+    plain, special = RotarySpec(head_dim=8), RotarySpec(head_dim=8, reverse=True)
+    for layers, said in (((plain,), False), ((plain, special), False), ((special, plain), True)):
+        folder = write(model_of(*layers), tmp_path / "vectors")
+        assert ("to be extended by what is special" in (folder / "README.md").read_text()) is said
+
+
 def test_lengths_axes_targets_and_trained_tensors(tmp_path):
     dynamic = RotarySpec(head_dim=8, scaling=DynamicNTK(factor=2.0, original_max_position=16))
     found, _ = kinds(model_of(dynamic), tmp_path / "a")
