@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 from phasor import ModelRotary, RotarySpec
 from phasor.rotary.axes import Listed
+from phasor.rotary.scaling import Linear
 from phasor.rotary.temperature import LogFloor
 from phasor.tools.golden import check, write
 
@@ -80,6 +81,13 @@ def test_another_base_is_read_off_wherever_the_first_position_stands(first, tmp_
     other = turn_halves(v["q_in"].double(), *tables(v["positions"].double().flatten() / 2, ladder(1234.0, 8)))
     ((cause, reason),) = causes(folder, exact__float32__q_out=other)
     assert cause == "base" and "the base is 1234, and must be 10000" in reason
+
+
+def test_another_factor_is_read_off_the_slowest_pair_that_turns(tmp_path):
+    folder, v = vectors_of(tmp_path, SPEC.replace(scaling=Linear(4.0)))
+    other = turn_halves(v["q_in"].double(), *tables(v["positions"], FREQUENCIES / 7.3))
+    ((cause, reason),) = causes(folder, exact__float32__q_out=other)
+    assert cause == "scaling" and "the factor of the linear scaling is 7.3, and must be 4" in reason
 
 
 def test_a_temperature_that_is_inside_the_queries(tmp_path):

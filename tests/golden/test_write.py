@@ -105,6 +105,8 @@ def test_everything_is_described(folder_of):
         assert entry["shape"] == list(tensors[name].shape) and f"torch.{entry['stored']}" == str(tensors[name].dtype)
         assert entry["stored"] == entry["dtype"].replace("bfloat16", "float32")
         assert entry["layers"] == [0, 1] and entry["meaning"] and set(entry["tolerance"]) >= {"absolute", "relative"}
+    tables = [entry["tolerance"] for name, entry in described["tensors"].items() if name.endswith((".cos", ".sin"))]
+    assert len(tables) == 6 and all(t["relative"] == 0 and t["absolute"] < 2.0**-7 for t in tables)
     (kind,) = described["kinds"]
     assert kind["positions"] == [*range(8), 100, 4095, 4096, 16383, 16384, 131071, 1000003, 2000000000]
     assert kind["attention_factor"] == pytest.approx(1.138629436)  # 0.1 ln 4 + 1

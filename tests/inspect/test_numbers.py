@@ -143,6 +143,7 @@ def test_compare_looks_at_both_regimes():
     near, far = compare_lengths(spec(1.0), spec(1.5), 131_072)
     assert near.pairs_apart == 4 and far.same and far.seq_len == 131_072
     assert "in sequences of 131,072 tokens" in far.describe()
+    assert [len(compare_lengths(spec(1.0), spec(1.5), length)) for length in (1, 2, 3)] == [1, 2, 2]
 
 
 def test_seq_len_is_not_the_trained_length():

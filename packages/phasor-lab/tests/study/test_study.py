@@ -202,6 +202,20 @@ def test_heads_that_look_at_the_start_at_everything_and_at_content():
     assert found.position + found.content + found.both == pytest.approx(1.0)
 
 
+def test_shares_are_those_of_the_variances_of_what_is_added():
+    """Without a rotation all scores are content, and what their means at each distance explain is counted once more."""
+    q, k = torch.randn(2, 2, LENGTH, 16, generator=torch.Generator().manual_seed(0)).unbind()
+    scores = q.double() @ k.double().mT
+    mean = by_distance(scores)
+    sizes = [0.0, 0.0]
+    for row in range(LENGTH):
+        for i, x in enumerate((mean[: row + 1].flip(0).expand(2, -1), scores[:, row, : row + 1])):
+            sizes[i] += float((x - x.mean(-1, keepdim=True)).square().sum())
+    found = head_use(0, 0, q, k, torch.full((2, LENGTH, LENGTH), 1 / LENGTH), 1.0, None, None)
+    share = pytest.approx(sizes[0] / (2 * sizes[0] + sizes[1]), rel=1e-9)
+    assert (found.position, found.both) == (share, share)
+
+
 def test_the_mean_at_each_distance():
     x = torch.arange(9.0).view(1, 3, 3)
     assert by_distance(x).tolist() == [4.0, 5.0, 6.0]
