@@ -24,6 +24,7 @@ from integrations.models import SIZES, causal
 from phasor_lab.running.model import AT_ONCE, RunningModel
 from phasor_lab.running.windows import windows_of
 from phasor_lab.studying import study
+from phasor_lab.studying.attention import taken_back
 from phasor_lab.studying.heads import by_distance, head_use
 from phasor_lab.studying.pairs import pair_uses
 from phasor_lab.studying.rotated_back import check_route
@@ -83,6 +84,13 @@ def test_rotated_back_is_not_rotated(family):
     assert len(own) == layers and [rotation.layers for rotation in running.rotations] == [(i,) for i in range(layers)]
     check_route(running, rows, own)
     assert model.config._attn_implementation != "phasor_study"
+
+
+@pytest.mark.parametrize("changes", [{}, {"reverse": True}, {"interleaved": True}, {"rotary_dim": 8, "trailing": True}])
+def test_heads_are_taken_back_to_what_they_were(changes):
+    spec, x = SPEC.replace(**changes), torch.randn(2, 1, LENGTH, 16)
+    turned, _ = phasor.rotate(x, x, PLACES, spec)
+    torch.testing.assert_close(taken_back(turned, spec, spec.inv_freq()), x, rtol=0, atol=1e-5)
 
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
