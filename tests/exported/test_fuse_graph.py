@@ -21,19 +21,13 @@ ROTATE = torch.ops.phasor.rotate.default
 POSITIONS = torch.arange(7)[None] * 5
 # head_dim, rotary_dim, trailing, interleaved, blocks, permuted, per_head: what the operator is told of the zoo's models
 FORMS = {
-    "llama": [8, 8, 0, 0, 1, 0, 0],
-    "tables in bfloat16": [8, 8, 0, 0, 1, 0, 0],
-    "last channels": [8, 4, 1, 0, 1, 0, 0],
-    "gptj": [8, 4, 0, 1, 1, 0, 0],
-    "complex halves": [8, 8, 0, 0, 1, 0, 0],
-    "complex buffer": [8, 8, 0, 1, 1, 0, 0],
-    "rows and columns in blocks": [4, 4, 0, 0, 1, 0, 0],
-    "nanochat": [8, 8, 0, 0, 1, 0, 0],
-    "packed documents": [8, 8, 0, 0, 1, 0, 0],
-    "turned twice": [8, 8, 0, 0, 1, 0, 0],
-    "two by two by hand": [8, 8, 0, 1, 1, 0, 0],
+    "llama": [8, 8, 0, 0, 1, 0, 0], "tables in bfloat16": [8, 8, 0, 0, 1, 0, 0],
+    "last channels": [8, 4, 1, 0, 1, 0, 0], "gptj": [8, 4, 0, 1, 1, 0, 0], "complex halves": [8, 8, 0, 0, 1, 0, 0],
+    "complex buffer": [8, 8, 0, 1, 1, 0, 0], "rows and columns in blocks": [4, 4, 0, 0, 1, 0, 0],
+    "nanochat": [8, 8, 0, 0, 1, 0, 0], "packed documents": [8, 8, 0, 0, 1, 0, 0],
+    "turned twice": [8, 8, 0, 0, 1, 0, 0], "two by two by hand": [8, 8, 0, 1, 1, 0, 0],
     "bfloat16": [8, 8, 0, 0, 1, 0, 0],
-}
+}  # fmt: skip
 TWICE = ("rows and columns in blocks", "turned twice")  # two operators for q and for k of each layer
 LEFT = ("two angles in a pair", "shear", "reflection", "in other planes", "angles of the data", "alibi", "in place")
 

@@ -10,14 +10,9 @@ import pytest
 import limited
 
 LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 8192,
-    "rope_theta": 500000.0,
-}
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 2, "max_position_embeddings": 8192, "rope_theta": 500000.0,
+}  # fmt: skip
 
 
 def process(python, *args, **env):

@@ -78,10 +78,6 @@ def test_float32_error_grows_with_the_position():
     assert found == pytest.approx([2.8e-4, 9.2e-3, 7.4e-2], rel=0.03)
 
 
-def test_table_bytes():
-    assert spec_facts(LLAMA31, 131_072).table_bytes == 64 * 2**20  # 131072 x 64 x (cos and sin) x 4 bytes
-
-
 def test_a_page_says_what_a_table_takes():
     """By hand: cos and sin of 64 pairs take 512 bytes a token in float32; a step takes 8 bytes a pair and axis."""
     one, several = (
