@@ -129,6 +129,8 @@ def test_losses_of_many_windows_are_those_of_each(model):
     running = RunningModel(model)
     whole, ends = running.token_losses(rows), running.token_losses(rows, last=4)
     assert whole.shape == (300, 30) and torch.allclose(ends, whole[:, -4:], atol=1e-5)
+    running._takes_last = False  # as of a model that gives the logits of all tokens, whatever is asked
+    assert torch.allclose(running.token_losses(rows[:3], last=4), ends[:3], atol=1e-5)
     for row in (0, AT_ONCE // 31 - 1, AT_ONCE // 31, 299):
         with torch.no_grad():
             logits = model(rows[row : row + 1, :-1], use_cache=False).logits[0]
