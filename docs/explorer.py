@@ -10,7 +10,7 @@ from typing import Any
 
 from explorer_page import html_page, view_entries
 
-from phasor.tools.inspect import read_view
+from phasor.tools.inspect.view import read_view
 from phasor_lab.demo.run import bundled_models
 
 TARGET = Path(__file__).with_name("explorer.html")

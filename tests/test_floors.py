@@ -318,7 +318,7 @@ WITHOUT_TORCH = {
     "read a config": "import phasor; phasor.read_config({CONFIG})",
     "scaled": "import phasor; phasor.read_config({CONFIG} | {'rope_scaling': {'rope_type': 'linear', 'factor': 2.0}})",
     "list of commands": "from phasor.cli.app import app_of; app_of()",
-    "inspect --brief": "from phasor.tools.inspect import read_view, view_line; view_line(read_view({CONFIG}))",
+    "inspect --brief": "from phasor.tools.inspect.view import read_view, view_line; view_line(read_view({CONFIG}))",
     "convert": "import phasor.checkpoints, sys; sys.path.insert(0, {TESTS}); from checkpoints import synthetic; "
     "from pathlib import Path; source, target = Path({FOLDER}, 'source'), Path({FOLDER}, 'target'); "
     "synthetic.write(source, layers=1, hidden=32, heads=4, kv_heads=2, wide=64); "

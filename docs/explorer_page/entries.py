@@ -8,8 +8,8 @@ from phasor.axes import OneAxis
 from phasor.models.published_lengths import published_length
 from phasor.rotary.spec import RotarySpec, axis_steps
 from phasor.support.number_text import ranges
-from phasor.tools.inspect import ConfigView
 from phasor.tools.inspect.model_page import window_of
+from phasor.tools.inspect.view import ConfigView
 from phasor_serve.engines import ENGINES, EngineConfig, load_config
 from phasor_serve.planner import Plan, plan
 from phasor_serve.planner.kv import stores

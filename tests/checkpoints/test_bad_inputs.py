@@ -90,6 +90,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no k": (tensors(lambda t: t.pop(K)), "q and k of all 2 layers that rotate, and .*k_proj.weight is missing"),
     "no whole heads": (tensors(lambda t: t.update({Q: t[Q][:60].clone()})), "q_proj must have rows of q for heads of 16 channels .* got 60 rows"),
     "fewer heads": (tensors(lambda t: t.update({Q: t[Q][:32].clone()})), f"{Q}: must have 4 heads of q, .* got 2"),
+    "one head of k": (tensors(lambda t: t.update({K: t[K][:16].clone()})), f"{K}: must have 2 heads of k, .* got 1"),
     "more heads of k": (tensors(lambda t: t.update({K: t[Q].clone()})), f"{K}: must have 2 heads of k, .* got 4"),
     "a vector": (tensors(lambda t: t.update({Q: t[Q][:, 0].clone()})), f"{Q}: must be a matrix"),
     "a short bias": (tensors(lambda t: t.update({Q.replace("weight", "bias"): torch.zeros(8)})), "rows of q .* got 8 rows"),

@@ -120,6 +120,7 @@ def test_weights_that_the_config_does_not_fit(name: str, to: str, folder: Path) 
 @pytest.mark.parametrize(
     "to, key, value, message",
     [
+        *(("meta", "n_layers", n, "n_layers must be a number of layers that 20") for n in (0, 21, True, "2", 2.0)),
         ("meta", "n_kv_heads", "abc", "n_kv_heads must be an integer"),
         ("meta", "n_kv_heads", 3, "n_kv_heads must divide the number of query heads, 4, got 3"),
         ("meta", "rope_scaling_factor", "abc", "rope_scaling_factor must be a finite number above 0"),

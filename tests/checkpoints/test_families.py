@@ -1,5 +1,6 @@
 """Tiny models of every kind of packing: another layout and back; run with that layout they give the same logits."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ pytest.importorskip("transformers")
 
 import torch
 
-from phasor.tools.checkpoints import convert
+from phasor.tools.checkpoints import convert, make_plan
 
 from .models import MLA, SMALL, contents, logits, save_model, tensors_of, use_other_pairs, write_folder
 
@@ -49,6 +50,16 @@ def test_latent_attention_says_its_layout_in_the_config(tmp_path):
     convert(other, back, to="interleaved")
     assert all(torch.equal(x, y) for x, y in zip(tensors_of(source).values(), tensors_of(back).values(), strict=True))
     assert '"rope_interleave": true' in (back / "config.json").read_text()
+
+
+def test_of_latent_attention_keys_alone_have_one_head_for_all(tmp_path):
+    save_model("deepseek_v3", tmp_path / "source", **MLA)
+    held = tensors_of(tmp_path / "source")
+    name = "model.layers.1.self_attn.q_b_proj.weight"
+    held[name] = held[name][:16].clone()
+    config = json.loads((tmp_path / "source/config.json").read_text())
+    with pytest.raises(ValueError, match=f"{name}: must have 4 heads of q, .* got 1 of 16 channels"):
+        make_plan(write_folder(tmp_path / "short", config, held), "halves")
 
 
 CHATGLM = {

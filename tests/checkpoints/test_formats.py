@@ -21,14 +21,8 @@ from .models import contents, save_model, tensors_of
 TOKENS = torch.tensor([1, 5, 9, 33, 60, 7, 7, 12])
 SIZES = {"layers": 2, "dim": 32, "heads": 4, "kv_heads": 2, "hidden": 96, "vocab": 64}
 PARAMS = {
-    "dim": 32,
-    "n_layers": 2,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "norm_eps": 1e-5,
-    "rope_theta": 5e5,
-    "vocab_size": -1,
-}
+    "dim": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "norm_eps": 1e-5, "rope_theta": 5e5, "vocab_size": -1,
+}  # fmt: skip
 ROWS = ("wq", "wk", "wv", "w1", "w3", "output", "tok_embeddings")  # cut by rows among processes; wo and w2 by columns
 
 

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from phasor.tools.checkpoints import convert, make_plan
 from phasor.tools.checkpoints.proof import prove
+from phasor.tools.checkpoints.stored import Stored, join
 
 from . import synthetic
 
@@ -54,3 +56,20 @@ def test_a_tensor_that_is_lost_added_or_another_is_noticed(change, says, tmp_pat
     save_file(held, shard.rename(tmp_path / "result/model.safetensors"))
     with pytest.raises(ValueError, match=rf"{DOWN}.*: {says}"):
         prove(make_plan(source, "interleaved"), tmp_path / "result")
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_parts_are_joined_where_all_other_axes_agree(axis):
+    def part(*shape, dtype="F32"):
+        return Stored(dtype, shape, Path("share"), 0, 4)
+
+    def longer(at, by):
+        return part(*(size + by * (i == at) for i, size in enumerate((2, 3, 4))))
+
+    assert join([part(2, 3, 4), longer(axis, 1), longer(axis, -1)], axis, "w").shape[axis] == 3 * (2, 3, 4)[axis]
+    others = [longer(at, by) for at in range(3) for by in (1, -1) if at != axis]
+    for other in (*others, part(2, 3), part(2, 3, 4, 1), part(2, 3, 4, dtype="F16")):
+        with pytest.raises(ValueError, match=f"share: w: must have dtype and shape of the part .* beside axis {axis}"):
+            join([part(2, 3, 4), other], axis, "w")
+    with pytest.raises(ValueError, match="w: must have dtype and shape"):
+        join([part(2), part(2)], axis + 1, "w")

@@ -70,14 +70,7 @@ def length(model: ModelRotary) -> ModelRotary:
 YARN = YaRN(factor=8.0, original_max_position=4096, attention=1.0)  # the factor is stated, for code that sets its own
 LLAMA3 = Llama3(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position=8192)
 CHANGES: dict[str, Change] = {
-    "nothing": lambda model: model,
-    "base": base,
-    "factor": factor,
-    "linear": scaled(Linear(4.0)),
-    "yarn": scaled(YARN),
-    "llama3": scaled(LLAMA3),
-    "unscaled": scaled(None),
-    "one kind": one_kind,
-    "width": width,
+    "nothing": lambda model: model, "base": base, "factor": factor, "linear": scaled(Linear(4.0)),
+    "yarn": scaled(YARN), "llama3": scaled(LLAMA3), "unscaled": scaled(None), "one kind": one_kind, "width": width,
     "length": length,
-}
+}  # fmt: skip

@@ -8,12 +8,11 @@ import copy
 import json
 import re
 from collections.abc import Mapping
-from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from confused import INSIDE, ROPE, ROTARY, SCHEMES, SYNONYMS, near, short
-from vocabulary import WORDS, declared, read_by_code, taken, words_of_all
+from confused import INSIDE, ROPE, SCHEMES, SYNONYMS, near, short
+from vocabulary import WORDS, kept
 
 from conformance.walk import ARGUMENTS, default_config, model_types
 from phasor import ModelRotary
@@ -183,8 +182,10 @@ def _place(random: Random, level: Level) -> Level:
 def _key(random: Random, level: Level, place: Level) -> tuple[str, Any]:
     """A key and the value that it might be meant to have: one that is there, known, foreign, unknown or misspelt."""
     there, inside = place.keys(), place is not level
-    of_class = sorted(INSIDE) if inside else sorted(_of_class(str(level.data.get("model_type"))))
-    pools = (there or of_class, there or of_class, of_class, [w for w in words_of_all() if ROTARY.search(w)], UNKNOWN)
+    of_class = (
+        sorted(INSIDE) if inside else kept()["of_class"].get(level.data.get("model_type"), ["head_dim", "rope_theta"])
+    )
+    pools = (there or of_class, there or of_class, of_class, kept()["of_all"], UNKNOWN)
     key = random.choice(random.choice([pool for pool in pools if pool]))
     meant = place.data.get(key, random.choice(INSIDE.get(key, [0.5, 64])))
     if random.random() < 0.25:
@@ -203,19 +204,6 @@ def one_letter_off(random: Random, word: str) -> str:
             word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :],
         )
     )
-
-
-@cache
-def _of_class(model_type: str) -> tuple[str, ...]:
-    """The keys that a config class declares or takes, and that its model's code reads."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
-    try:
-        cls = CONFIG_MAPPING[model_type]
-    except KeyError:
-        return ("rope_theta", "head_dim")
-    names = {*declared(cls), *taken(cls), *read_by_code(cls.__name__, cls.__module__)}
-    return tuple(sorted(names | {"rope_theta", "head_dim", "partial_rotary_factor"}))
 
 
 def unaccounted(one: Mutant, parts: dict[str, ModelRotary | str]) -> str:

@@ -2,9 +2,6 @@
 
 Of default configs of every type, and of published ones: `law` says what is done to them.
 
-The first mutants are kept in ``first_mutants.json``: to make one, all config classes of transformers are looked at,
-which takes longer than to judge a hundred of them.
-
 pytest -m slow -s tests/configs/test_law_of_keys.py     20,000 mutants, 5,000 of published configs, and the refusals
 """
 
@@ -25,6 +22,7 @@ from computed import computed
 from law import ABSENT, VALUES, Mutant, mutant, one_letter_off, unaccounted
 from outcomes import BAD, Outcome, outcome, owner, read_and_judged
 from refusals import false_reason, judged_refusal
+from vocabulary import collected, kept
 
 from conformance.conftest import INSTALLED, VERSION
 from conformance.test_operators import MISREAD
@@ -36,7 +34,6 @@ pytestmark = pytest.mark.skipif(INSTALLED != VERSION, reason=f"the oracle is tra
 
 
 Configs = dict[str, dict[str, Any]]
-FIRST = Path(__file__).with_name("first_mutants.json")
 
 
 def _dbrx(m: Mutant, found: Outcome) -> bool:
@@ -70,11 +67,6 @@ def real(shared_data: Path) -> Configs:
     return {f"{path.parent.name}/{path.stem}": json.loads(path.read_text()) for path in paths}
 
 
-@pytest.fixture(scope="module")
-def first() -> list[Mutant]:
-    return [Mutant(**one) for one in json.loads(FIRST.read_text(encoding="utf-8"))]
-
-
 def holds(mutants: Iterable[Mutant], *, refusals: bool = False) -> None:
     """The law for each of these; prints how many ended how."""
     count: Counter[str] = Counter()
@@ -99,8 +91,8 @@ def holds(mutants: Iterable[Mutant], *, refusals: bool = False) -> None:
     assert len(false) <= 0.01 * judged, "\n".join(false)
 
 
-def test_100_mutants(first: list[Mutant]) -> None:
-    holds(first[:100], refusals=True)
+def test_100_mutants() -> None:
+    holds(made(range(100)), refusals=True)
 
 
 def made(numbers: Iterable[int], bases: Configs | None = None) -> Iterator[Mutant]:
@@ -135,14 +127,14 @@ def test_the_refusals_of_6000_mutants() -> None:
 
 
 @pytest.mark.slow
-def test_a_mutant_is_a_function_of_its_number(first: list[Mutant], tmp_path: Path) -> None:
-    lines = [json.dumps(one._asdict()) for one in made(range(len(first)))]
-    (new := tmp_path / FIRST.name).write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-    assert new.read_text(encoding="utf-8") == FIRST.read_text(encoding="utf-8"), f"those of this version are in {new}"
+def test_the_words_that_are_kept_are_those_of_this_version() -> None:
+    assert collected() == kept(), "stale; run in tests/configs: python vocabulary.py"
 
 
-def test_all_values_occur(first: list[Mutant]) -> None:
-    assert [one.number for one in first] == list(range(120))
+def test_all_values_occur() -> None:
+    """And the same number makes the same mutant."""
+    first = [*made(range(120))]
+    assert first == [*made(range(120))]
     assert len({one.done for one in first}) > 90
     for value in VALUES:
         said = "left out" if value is ABSENT else f"= {value!r}"

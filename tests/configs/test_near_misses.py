@@ -10,7 +10,7 @@ from outcomes import outcome, read_and_judged
 
 from phasor import ModelRotary, read_config, read_parts
 from phasor.configs import Reason, Refused
-from phasor.models.reading.keys import slip_of
+from phasor.models.reading.keys import COMMON, slip_of
 from phasor.rotary.scaling import Proportional
 
 LLAMA = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
@@ -112,6 +112,16 @@ def test_what_transformers_reads_is_not_refused(data: dict[str, Any]) -> None:
     assert found.kind == "EQUAL" and not any(isinstance(p, str) and p.startswith("not read") for p in parts.values())
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_first_length_that_is_no_whole_number_is_named_where_it_stands(inside: bool) -> None:
+    rope = {**THETA, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    assert read_config({**LLAMA, "rope_parameters": rope}).layers[0].scaling.original_max_position == 1024
+    key, half = "original_max_position_embeddings", 1024.5
+    data = {**LLAMA, "rope_parameters": {**rope, key: half}, **({} if inside else {key: half})}
+    found = refusal(data)
+    assert str(found).startswith(f"rope_parameters.{key} must be a whole number of positions, got 1024.5")
+
+
 def test_every_refusal_of_a_part_carries_its_reason() -> None:
     data = {"model_type": "llava", "text_config": {**LLAMA, "rope_theta": "4"}}
     assert str(read_parts(data)["text_config"]).startswith("not read") and refusal(data).reason is Reason.VALUE
@@ -126,3 +136,20 @@ def test_one_letter_is_a_slip_and_two_are_not() -> None:
     for slip in ("eta_fast", "beta_fas", "bbeta_fast", "beta_fost", "ebta_fast", "beta_fats"):
         assert slip_of(slip, ["beta_fast"]) == "beta_fast", slip
     assert [slip_of(other, ["beta_fast"]) for other in ("xbta_fast", "beta_fxs", "bet_fas", "eta_fasty")] == [""] * 4
+
+
+def test_a_letter_of_any_known_name_is_noticed_whichever_names_are_beside_it() -> None:
+    """Left out, doubled, or exchanged with its neighbour; two known names may themselves be a letter apart."""
+    for name in COMMON:
+        for i in range(len(name) if len(name) > 4 else 0):
+            ways = (
+                name[:i] + name[i + 1 :],
+                name[: i + 1] + name[i:],
+                name[:i] + name[i : i + 2][::-1] + name[i + 2 :],
+            )
+            for slip in {*ways} - {*COMMON}:
+                assert slip_of(slip, COMMON) in (name, *pairs_of_one_letter(name)), (name, slip)
+
+
+def pairs_of_one_letter(name: str) -> list[str]:
+    return [other for other in COMMON if slip_of(other, [name]) == name]

@@ -116,6 +116,7 @@ SPELLINGS: list[tuple[str, dict[str, Any], Any, dict[str, Any]]] = [
     ("step3p5", {"rope_theta": [1e4] * 4}, one(2, base=2e4), {"rope_theta": [1e4, 1e4, 2e4, 1e4]}),
     ("step3p5", {"rope_theta": [1e4] * 5, "head_dim": 16}, one(2, rotary_dim=8),
         {"partial_rotary_factors": [1.0, 1.0, 0.5, 1.0, 1.0]}),
+    ("muse_glimmer_text", SIX, base(5e5), {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}),
     ("muse_glimmer_text", {"layer_rope_theta": [1e4, 0, 0, 1e4]}, base(5e5),
         {"layer_rope_theta": [5e5, 0, 0, 5e5], "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}),
     ("smollm3", {"rope_theta": 1e4}, still(0), {"no_rope_layers": [0, 1, 1, 0]}),

@@ -1,14 +1,21 @@
-"""Which keys the configs of the installed transformers know, read from its source and from its classes."""
+"""Which keys the configs of the installed transformers know, read from its source and from its classes.
+
+They are kept in ``words.json``: to collect them, all of its classes and files are looked at, which takes half a minute.
+In ``tests/configs``: ``python vocabulary.py`` writes it.
+"""
 
 import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import textwrap
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from confused import ROTARY
 from transformers import PreTrainedConfig
 
 from conformance.theirs import code_of
@@ -126,3 +133,29 @@ def words_of_all() -> tuple[str, ...]:
         names = (*declared(cls), *taken(cls), *attributes, *attributes.values())
         found |= dict.fromkeys(n for n in names if WORDS.search(n))
     return tuple(sorted(found))
+
+
+def _of_class(cls: type) -> list[str]:
+    """The keys that a config class declares or takes, and that its model's code reads."""
+    names = {*declared(cls), *taken(cls), *read_by_code(cls.__name__, cls.__module__)}
+    return sorted(names | {"rope_theta", "head_dim", "partial_rotary_factor"})
+
+
+def collected() -> dict[str, Any]:
+    """The words about rotation of all classes, and the keys of the class of each model type."""
+    mapping = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
+    of_all = [word for word in words_of_all() if ROTARY.search(word)]
+    return {"of_all": of_all, "of_class": {name: _of_class(mapping[name]) for name in sorted(mapping)}}
+
+
+KEPT = Path(__file__).with_name("words.json")
+
+
+@cache
+def kept() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+if __name__ == "__main__":
+    KEPT.write_text(json.dumps(collected(), indent=0) + "\n", encoding="utf-8")

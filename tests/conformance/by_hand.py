@@ -22,19 +22,12 @@ AT = torch.tensor((*range(8), 100, 4095, 32_767, 131_071))
 Pairs = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 
 TOWERS = {
-    "ClvpEncoderConfig": "clvp_encoder",
-    "DINOv3ViTConfig": "dinov3_vit",
-    "EfficientLoFTRConfig": "efficientloftr",
-    "EomtDinov3Config": "eomt_dinov3",
-    "EsmFold2AtomEncoderConfig": "esmfold2_atom",
-    "Llama4VisionConfig": "llama4_vision_model",
-    "Qwen2_5OmniDiTConfig": "qwen2_5_omni_dit",
-    "Sapiens2Config": "sapiens2",
-    "SeamlessM4TConfig": "seamless_m4t",
-    "VJEPA2Config": "vjepa2",
-    "Wav2Vec2BertConfig": "wav2vec2-bert",
-    "Wav2Vec2ConformerConfig": "wav2vec2-conformer",
-}
+    "ClvpEncoderConfig": "clvp_encoder", "DINOv3ViTConfig": "dinov3_vit", "EfficientLoFTRConfig": "efficientloftr",
+    "EomtDinov3Config": "eomt_dinov3", "EsmFold2AtomEncoderConfig": "esmfold2_atom",
+    "Llama4VisionConfig": "llama4_vision_model", "Qwen2_5OmniDiTConfig": "qwen2_5_omni_dit",
+    "Sapiens2Config": "sapiens2", "SeamlessM4TConfig": "seamless_m4t", "VJEPA2Config": "vjepa2",
+    "Wav2Vec2BertConfig": "wav2vec2-bert", "Wav2Vec2ConformerConfig": "wav2vec2-conformer",
+}  # fmt: skip
 
 
 def by_hand(config: Any) -> bool:

@@ -21,17 +21,9 @@ from .permuted import faults
 from .walk import quiet
 
 TYPES = sorted({*FAMILIES, *TOWERS, *(f"{name}.indexer" for name in INDEXERS)} - {*NO_WEIGHTS})
-FEW = (
-    "codegen",
-    "deepseek_v3",
-    "falcon",
-    "gpt_neox",
-    "llama",
-    "phi3",
-    "qwen2_5_omni_dit",
-    "qwen3_next",
-    "roformer",
-)  # a packing each
+FEW = (  # a packing each
+    "codegen", "deepseek_v3", "falcon", "gpt_neox", "llama", "phi3", "qwen2_5_omni_dit", "qwen3_next", "roformer",
+)  # fmt: skip
 
 # What a config may switch: type, changed keys.
 SWITCHED: list[tuple[str, dict[str, Any]]] = [

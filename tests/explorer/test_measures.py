@@ -10,7 +10,8 @@ from explorer_page.entries import memory_groups, spec_data
 from phasor import RotarySpec, read_config
 from phasor.models.published_lengths import published_length
 from phasor.rotary.scaling import DynamicNTK, Linear, Llama3, LongRoPE, YaRN
-from phasor.tools.inspect import decay, model_facts
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.model_page import model_facts
 from phasor.tools.inspect.numbers import float32_error
 from phasor_lab.demo.run import bundled_models
 from phasor_serve.engines import load_config

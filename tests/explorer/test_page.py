@@ -13,7 +13,7 @@ from explorer_page import html_page, model_entry, view_entries
 import limited
 from blocks import ROOT
 from phasor import read_config
-from phasor.tools.inspect import read_view
+from phasor.tools.inspect.view import read_view
 from phasor_lab.demo.run import bundled_models
 
 LLAMA = {

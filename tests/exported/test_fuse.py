@@ -280,6 +280,19 @@ def test_positions_that_a_graph_counts_behind_its_cache(fused):
     close(y, turned("halves", x, np.array([[40, 41, 42]] * 2)))
 
 
+def test_positions_that_have_an_axis_for_the_heads(fused):
+    made = nodes()
+    made.graph.input[2].CopyFrom(info("positions", TensorProto.INT64, "batch", 1, "seq"))
+    for node in made.graph.node:
+        if node.output[0] in ("Cos", "Sin"):
+            node.op_type = "Identity"
+            del node.input[1:]
+    report, after = fused(made)
+    x = heads_like(2, HEADS, 4, HEAD)
+    assert report.fused == 2
+    close(ran(after, x, positions=AT[:, None])[0], turned("halves", x, AT))
+
+
 def moved_by(made, name):
     """Angles moved by a number, behind the positions as whole numbers."""
     first = next(i for i, node in enumerate(made.graph.node) if node.op_type == "Cast")

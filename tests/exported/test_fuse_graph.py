@@ -14,26 +14,21 @@ import phasor
 from eye.zoo import ZOO
 from phasor.tools.fuse import compiled
 from phasor.tools.fuse.fuse import found
-from phasor.tools.fuse.graph import Graph
+from phasor.tools.fuse.graph import Graph, other
 from phasor.tools.fuse.rewrite import rewrite
+from phasor.tools.fuse.sites import Table
 
 ROTATE = torch.ops.phasor.rotate.default
 POSITIONS = torch.arange(7)[None] * 5
 # head_dim, rotary_dim, trailing, interleaved, blocks, permuted, per_head: what the operator is told of the zoo's models
 FORMS = {
-    "llama": [8, 8, 0, 0, 1, 0, 0],
-    "tables in bfloat16": [8, 8, 0, 0, 1, 0, 0],
-    "last channels": [8, 4, 1, 0, 1, 0, 0],
-    "gptj": [8, 4, 0, 1, 1, 0, 0],
-    "complex halves": [8, 8, 0, 0, 1, 0, 0],
-    "complex buffer": [8, 8, 0, 1, 1, 0, 0],
-    "rows and columns in blocks": [4, 4, 0, 0, 1, 0, 0],
-    "nanochat": [8, 8, 0, 0, 1, 0, 0],
-    "packed documents": [8, 8, 0, 0, 1, 0, 0],
-    "turned twice": [8, 8, 0, 0, 1, 0, 0],
-    "two by two by hand": [8, 8, 0, 1, 1, 0, 0],
+    "llama": [8, 8, 0, 0, 1, 0, 0], "tables in bfloat16": [8, 8, 0, 0, 1, 0, 0],
+    "last channels": [8, 4, 1, 0, 1, 0, 0], "gptj": [8, 4, 0, 1, 1, 0, 0], "complex halves": [8, 8, 0, 0, 1, 0, 0],
+    "complex buffer": [8, 8, 0, 1, 1, 0, 0], "rows and columns in blocks": [4, 4, 0, 0, 1, 0, 0],
+    "nanochat": [8, 8, 0, 0, 1, 0, 0], "packed documents": [8, 8, 0, 0, 1, 0, 0],
+    "turned twice": [8, 8, 0, 0, 1, 0, 0], "two by two by hand": [8, 8, 0, 1, 1, 0, 0],
     "bfloat16": [8, 8, 0, 0, 1, 0, 0],
-}
+}  # fmt: skip
 TWICE = ("rows and columns in blocks", "turned twice")  # two operators for q and for k of each layer
 LEFT = ("two angles in a pair", "shear", "reflection", "in other planes", "angles of the data", "alibi", "in place")
 
@@ -346,6 +341,22 @@ def test_an_operator_without_gradients_for_its_tables_says_so():
     x, cos, sin = torch.randn(1, 2, 7, 8), torch.randn(7, 4, requires_grad=True), torch.randn(7, 4)
     with pytest.raises(ValueError, match=r"cos and sin must need no gradient in torch.ops.phasor.rotate"):
         ROTATE(x, cos, sin, FORMS["llama"], "bhsd", False)
+
+
+@pytest.mark.parametrize("first, step, part", [(0, 1, None), (1, 2, None), (3, 1, None), (0, 1, 0), (2, 2, 1)])
+def test_columns_of_a_wider_table_are_one_for_each_pair(first, step, part):
+    value = torch.arange(24.0).view(2, 12)
+    whole = value if part is None else torch.complex(value, -value)
+    found = Table(fx.Graph().placeholder("x"), first, step, part).of(whole, 4)
+    columns = torch.stack([value[:, first + step * i] for i in range(4)], -1)
+    assert torch.equal(found, -columns if part else columns)
+
+
+def test_another_call_has_whole_numbers_backwards_and_other_real_ones():
+    numbers, generator = torch.arange(6).view(2, 3), torch.Generator().manual_seed(0)
+    assert other(numbers, generator).tolist() == [[2, 1, 0], [5, 4, 3]]
+    share = other(torch.ones(100), generator)
+    assert 0.5 <= share.min() < 0.6 and 0.9 < share.max() <= 1
 
 
 def test_bad_input_is_named(program):

@@ -381,23 +381,14 @@ def scaled_queries(factor):
 FACTOR = 1.2079441541679836  # 0.1 ln 8 + 1
 HALVES = [
     decoder("llama", LlamaAttention, PLAIN, LlamaDecoder),
-    decoder(
-        "llama at listed positions",
-        LlamaAttention,
-        turn(positions=OFFSET[0].tolist()),
-        WholePositions,
-        (ids(), OFFSET),
-    ),
+    decoder("llama at listed positions", LlamaAttention, turn(positions=OFFSET[0].tolist()), WholePositions,
+            (ids(), OFFSET)),
     decoder("llama on a batch of two", LlamaAttention, PLAIN, LlamaDecoder, (torch.cat([ids(), 63 - ids()]),)),
     decoder("llama from position 1", LlamaAttention, turn(positions=[p + 1 for p in ARANGE]), LlamaFromOne),
     decoder("positions divided by 4", LlamaAttention, turn(positions=[p / 4 for p in ARANGE]), LlamaInterpolated),
     decoder("ntk base", LlamaAttention, turn(inv_freq=ladder(10000.0 * 4 ** (4 / 3), DIM)), LlamaNtk),
     decoder("yarn factor in the tables", LlamaAttention, turn(scale=FACTOR), LlamaYarnFactor),
-    decoder(
-        "neox",
-        NeoxAttention,
-        turn(pairs=halves(4), inv_freq=ladder(10000.0, 4), passing=(4, 5, 6, 7)),
-    ),
+    decoder("neox", NeoxAttention, turn(pairs=halves(4), inv_freq=ladder(10000.0, 4), passing=(4, 5, 6, 7))),
     decoder("qwen3", QwenAttention, PLAIN, LlamaDecoder),
     decoder("table as an attribute", TableAttention, PLAIN),
     decoder("tables in bfloat16", Bfloat16Tables, PLAIN, tolerance=1e-2),
@@ -408,11 +399,8 @@ HALVES = [
     decoder("weighted norm after", WeightedNormAfter, turn()),
     decoder("cosines of what turned", Cosine, turn(), Dataclassed),
     decoder("last channels", Trailing, turn(pairs=halves(4, 4), inv_freq=ladder(10000.0, 4), passing=range(4))),
-    decoder(
-        "middle channels",
-        Middle,
-        Truth(both(turn(pairs=halves(4, 2), inv_freq=ladder(10000.0, 4), passing=(0, 1, 6, 7))), rotary=False),
-    ),
+    decoder("middle channels", Middle,
+            Truth(both(turn(pairs=halves(4, 2), inv_freq=ladder(10000.0, 4), passing=(0, 1, 6, 7))), rotary=False)),
     decoder("queries scaled before", ScaledBefore, scaled_queries(0.25)),
     decoder("queries scaled after", ScaledAfter, scaled_queries(DIM**-0.5)),
     decoder("scripted", Scripted, PLAIN),
@@ -420,4 +408,4 @@ HALVES = [
     decoder("autocast", LlamaAttention, PLAIN, Autocast, tolerance=3e-2),
     decoder("bfloat16", LlamaAttention, PLAIN, InBfloat16, tolerance=3e-2),
     decoder("returns a tuple", LlamaAttention, PLAIN, Tupled),
-]
+]  # fmt: skip

@@ -13,6 +13,9 @@ from eye.halves import LlamaAttention, LlamaDecoder
 from eye.layouts import turned
 from eye.skeleton import DIM, HEADS, WIDTH, Attention, Decoder, ids
 from eye.zoo import ZOO
+from phasor.axes import Sections
+from phasor.eye.observe import _of_more_axes
+from phasor.eye.spec import Sighting
 
 
 class Plain(Attention):
@@ -163,6 +166,21 @@ class TwoHeads(Plain):
         q, k, v = (self.heads(proj(x)) for proj in (self.q_proj, self.k_proj, self.v_proj))
         q, k = self.rotate(q, k)
         return self.o_proj(self.attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+WORDS = phasor.RotarySpec(head_dim=8)
+GRID = WORDS.replace(axes=Sections((2, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    "one, other, both",
+    [(WORDS, WORDS, WORDS), (WORDS, GRID, GRID), (GRID, WORDS, GRID), (GRID, GRID, GRID),
+     *((WORDS.replace(**changed), GRID, None) for changed in ({"base": 5e3}, {"interleaved": True}, {"reverse": True})),
+     (GRID, GRID.replace(axes=Sections((1, 2, 1))), None)],
+)  # fmt: skip
+def test_of_two_attentions_in_a_layer_that_of_more_axes_is_said_where_both_turn_alike(one, other, both):
+    found = _of_more_axes(*(Sighting(spec, None, bits=True) for spec in (one, other)))
+    assert (found and found.spec) == both
 
 
 # --- length

@@ -28,7 +28,7 @@ from phasor.scaling import (
     SteppedNTK,
     YaRN,
     YaRNPaper,
-)
+)  # fmt: skip
 
 Seen = tuple[list[float], float]
 
@@ -39,13 +39,8 @@ class Published:
     def __init__(self, head_dim: int, length: int, parameters: dict[str, Any], expected: Any) -> None:
         self.head_dim, self.expected, self.kind = head_dim, expected, parameters["rope_type"]
         self.base = parameters["rope_theta"]
-        self.config = LlamaConfig(
-            hidden_size=8 * head_dim,
-            num_attention_heads=8,
-            head_dim=head_dim,
-            max_position_embeddings=length,
-            rope_parameters=parameters,
-        )
+        sizes = {"hidden_size": 8 * head_dim, "num_attention_heads": 8, "head_dim": head_dim}
+        self.config = LlamaConfig(**sizes, max_position_embeddings=length, rope_parameters=parameters)
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -71,6 +66,10 @@ class Published:
 bases = st.sampled_from([10_000.0, 150_000.0, 160_000.0, 500_000.0, 1e6, 5e6, 11_158_840.0])
 factors = st.sampled_from([1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 40.0])
 originals = st.sampled_from([2048, 4096, 8192])
+OF_YARN = [
+    {}, {"beta_fast": 64.0, "beta_slow": 2.0}, {"truncate": False}, {"mscale": 0.707, "mscale_all_dim": 0.707},
+    {"mscale": 1.0, "mscale_all_dim": 0.8}, {"attention_factor": 1.2}, {"attention_factor": 1.0, "truncate": False},
+]  # fmt: skip
 
 
 @st.composite
@@ -104,20 +103,7 @@ def published(draw: Callable[..., Any], heads: tuple[int, ...]) -> Published:
     elif kind == "yarn":
         names = {"beta_fast": "beta_fast", "beta_slow": "beta_slow", "mscale": "mscale", "truncate": "truncate"}
         names |= {"mscale_all_dim": "mscale_all_dim", "attention_factor": "attention"}
-        more = draw(
-            st.sampled_from(
-                [
-                    {},
-                    {"beta_fast": 64.0, "beta_slow": 2.0},
-                    {"truncate": False},
-                    {"mscale": 0.707, "mscale_all_dim": 0.707},
-                    {"mscale": 1.0, "mscale_all_dim": 0.8},
-                    {"attention_factor": 1.2},
-                    {"attention_factor": 1.0, "truncate": False},
-                ]
-            )
-        )
-        rope |= more
+        rope |= (more := draw(st.sampled_from(OF_YARN)))
         expected = YaRN(factor, original, **{names[key]: value for key, value in more.items()})
     return Published(head_dim, length, rope, expected)
 
@@ -240,13 +226,8 @@ def test_what_transformers_modules_held_is_named_as_the_config_is_read(
             values = torch.tensor(buffer["values"], dtype=torch.float64)
             if not torch.allclose(values, spec.inv_freq(), rtol=1e-6, atol=0):
                 continue  # of another kind of layer, or of another part
-            answer = named(
-                buffer["values"],
-                factor=buffer["attention_scaling"],
-                numbers=config,
-                exact=False,
-                axes=spec.axes,
-            )
+            factor = buffer["attention_scaling"]
+            answer = named(buffer["values"], factor=factor, numbers=config, exact=False, axes=spec.axes)
             plain = {key: value for key, value in stated(spec).items() if key != "scaling"}
             grows = isinstance(spec.scaling, (DynamicNTK, SteppedNTK))
             assert answer.fields == (plain if grows else stated(spec)), name

@@ -1,17 +1,12 @@
 """Rotary code as a port writes it, one stage a field, and every mistake as a change of one stage; without phasor.
 
 A cell of the matrix is a setting (layout and scaling), one or two mistakes, the arithmetic of the port, and the kind of
-vectors under whose names the outputs are given. In ``tests``, ``python -m golden.matrix`` measures all cells of one
-mistake, and twice 300 of two; ``python -m golden.matrix 40 12`` twice 40 of two, and 12 of each mistake.
+vectors under whose names the outputs are given.
 """
 
-import collections
 import dataclasses
 import itertools
 import math
-import random
-import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -453,37 +448,3 @@ class Matrix:
         *mistakes, kind, mode = rest
         report = self.report(layout, scaling, mode, *mistakes, **{**ARITHMETIC, **COARSE}[kind])
         return judged(report, *(MISTAKES[m][0] for m in mistakes), *(["low_precision"] if kind in COARSE else []))
-
-
-def measured(draw: int, single: int | None) -> None:
-    """Print the share of each verdict, mistake by mistake: so many cells of each (None: all), and ``draw`` of two."""
-    with tempfile.TemporaryDirectory() as folder:
-        matrix = Matrix(Path(folder))
-        accused = [(s, variant, mode) for s in SETTINGS for variant in SOUND for mode in MODES
-                   if matrix.report(*s, mode, **SOUND[variant]).wrong]  # fmt: skip
-        print("sound accused:", len(accused), "of", 2 * len(SETTINGS) * len(SOUND), *accused, flush=True)
-        count: collections.Counter[str] = collections.Counter()
-        for mistake in MISTAKES:
-            at = [cell for cell in cells(ARITHMETIC) if cell[2] == mistake]
-            at = at if single is None else random.Random(mistake).sample(at, min(single, len(at)))
-            singles = {cell: matrix.cell(*cell) for cell in at}
-            row = {kind: [v for cell, v in singles.items() if cell[3] == kind] for kind in ARITHMETIC}
-            shares = (f"{sum(v in FINE for v in said)} of {len(said)}" for said in row.values())
-            print(f"| {mistake} | {' | '.join(shares)} |", flush=True)
-            for cell, said in singles.items():
-                if said not in FINE:
-                    print("  ", said, *cell, sep=", ", flush=True)
-            count.update(singles.values())
-        print("one mistake:", count, flush=True)
-        coarse = random.Random(0).sample(cells(COARSE), draw)
-        two = {cell: matrix.cell(*cell) for cell in (*coarse, *random.Random(0).sample(pairs(), draw))}
-    print("two mistakes:", collections.Counter(two.values()))
-    for cell, said in two.items():
-        if said in ("wrong", "missed"):
-            print("  ", said, *cell, sep=", ")
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    asked = [int(word) for word in sys.argv[1:]]
-    measured(asked[0] if asked else 300, asked[1] if asked[1:] else None)

@@ -54,12 +54,6 @@ def test_bad_positions(positions, phasor, tmp_path):
     assert not (tmp_path / "v").exists()
 
 
-def test_vectors_equal_themselves(folder_of):
-    for name in CONFIGS:
-        report = check(folder_of(name), folder_of(name))
-        assert report.verdict == "right" and not report.findings and report.missing == 0
-
-
 def test_a_folder_of_files_and_other_dtypes(folder_of, tmp_path):
     v = load_file(folder_of("llama") / "vectors.safetensors")
     save_file({"attention.exact.cos": v["attention.exact.cos"].float()}, tmp_path / "a.safetensors")

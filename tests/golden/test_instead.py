@@ -10,6 +10,8 @@ pytest.importorskip("transformers")
 import torch
 import transformers
 
+import phasor
+from eye.skeleton import HEADS, Attention, Decoder, ids
 from phasor import golden
 from phasor.tools.golden.vectors import read_vectors
 
@@ -59,6 +61,24 @@ def test_rows_of_learned_positions(tmp_path: Path) -> None:
     assert golden.check(folder, mine).verdict == "right"
     report = golden.check(folder, {"tokens.vectors": table[3 : 3 + count]})
     assert report.causes == ("positions",) and "next position" in report.findings[0].reason
+
+
+class NearTheStart(Attention):
+    """The first two keys count more, for every query: no function of the distance."""
+
+    def attend(self, q, k, v):
+        bias = torch.tensor([0.5, 0.25] + [0.0] * (k.shape[2] - 2)) * torch.arange(1, q.shape[1] + 1)[:, None, None]
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(-1, q.shape[2], -1))
+
+
+def test_a_bias_that_is_no_function_of_the_distance_is_written_whole(tmp_path: Path) -> None:
+    """Less that of the query's own key, which no softmax shows."""
+    folder = golden.write(phasor.observe(Decoder(NearTheStart), (ids(),)), tmp_path / "golden")
+    rows = read_vectors(folder).tensors["bias.logits"].shape[-1]
+    added = torch.tensor([0.5, 0.25] + [0.0] * (rows - 2)) * torch.arange(1, HEADS + 1)[:, None]
+    mine = added[:, None] - added[..., None]
+    assert golden.check(folder, {"bias.logits": mine}).verdict == "right"
+    assert golden.check(folder, {"bias.logits": mine * 1.01}).verdict == "wrong"
 
 
 def test_a_config_has_the_slopes_of_all_heads(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def test_a_mistake_is_named(cell, matrix):
 def test_a_mistake_is_named_everywhere(mistake, matrix):
     """At least 97 of 100 cells; and none is taken for another, or for right."""
     said = {cell: matrix.cell(*cell) for cell in ALL if cell[2] == mistake}
-    assert sum(verdict in FINE for verdict in said.values()) >= 0.97 * len(said), said
+    fine = sum(verdict in FINE for verdict in said.values())
+    print(f"\n{mistake}: {fine} of {len(said)}")
+    assert fine >= 0.97 * len(said), said
     assert not {cell for cell, verdict in said.items() if verdict in ("wrong", "missed")}
 
 

@@ -8,21 +8,22 @@ from safetensors.torch import load_file
 
 from phasor import ModelRotary, RotarySpec
 from phasor.rotary.axes import Listed
+from phasor.rotary.scaling import Linear
 from phasor.rotary.temperature import LogFloor
 from phasor.tools.golden import check, write
 
 from .conftest import CONFIGS
 from .matrix import YARN
-from .plain import tables, turn_halves, yarn
+from .plain import ladder, tables, turn_halves, yarn
 
 FREQUENCIES = torch.tensor([1.0, 0.1, 0.01, 0.001], dtype=torch.float64)  # base 10000, 8 channels
 SPEC = RotarySpec(head_dim=8)
 TWO_ANGLES = SPEC.replace(axes=Listed((0, 0, 1, 1)), second=Listed((1, 1, 0, 0)))
 
 
-def vectors_of(place, spec, **fields):
+def vectors_of(place, spec, positions=None, **fields):
     model = ModelRotary(model_type="toy", layers=(spec,), layer_types=("attention",), num_heads=2, **fields)
-    folder = write(model, place / "vectors")
+    folder = write(model, place / "vectors", positions=positions)
     tensors = load_file(folder / "vectors.safetensors")
     return folder, {name.removeprefix("attention."): tensor for name, tensor in tensors.items()}
 
@@ -70,6 +71,23 @@ def test_positions_that_are_scaled(tmp_path):
     assert causes(folder, exact__float32__q_out=turn_halves(q, *tables(p / 4, FREQUENCIES))) == []
     ((cause, reason),) = causes(folder, exact__float32__q_out=turn_halves(q, *tables(p, FREQUENCIES)))
     assert cause == "positions" and "not multiplied by position_scale = 0.25" in reason
+
+
+@pytest.mark.parametrize("first", [1, 9])
+def test_another_base_is_read_off_wherever_the_first_position_stands(first, tmp_path):
+    """At position 9 of this scale the fastest pair has turned by 4.5, more than half a turn."""
+    spec = SPEC.replace(coordinates="real", position_scale=0.5)
+    folder, v = vectors_of(tmp_path, spec, positions=[first, *range(10, 90, 7), 500])
+    other = turn_halves(v["q_in"].double(), *tables(v["positions"].double().flatten() / 2, ladder(1234.0, 8)))
+    ((cause, reason),) = causes(folder, exact__float32__q_out=other)
+    assert cause == "base" and "the base is 1234, and must be 10000" in reason
+
+
+def test_another_factor_is_read_off_the_slowest_pair_that_turns(tmp_path):
+    folder, v = vectors_of(tmp_path, SPEC.replace(scaling=Linear(4.0)))
+    other = turn_halves(v["q_in"].double(), *tables(v["positions"], FREQUENCIES / 7.3))
+    ((cause, reason),) = causes(folder, exact__float32__q_out=other)
+    assert cause == "scaling" and "the factor of the linear scaling is 7.3, and must be 4" in reason
 
 
 def test_a_temperature_that_is_inside_the_queries(tmp_path):

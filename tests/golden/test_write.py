@@ -105,6 +105,8 @@ def test_everything_is_described(folder_of):
         assert entry["shape"] == list(tensors[name].shape) and f"torch.{entry['stored']}" == str(tensors[name].dtype)
         assert entry["stored"] == entry["dtype"].replace("bfloat16", "float32")
         assert entry["layers"] == [0, 1] and entry["meaning"] and set(entry["tolerance"]) >= {"absolute", "relative"}
+    tables = [entry["tolerance"] for name, entry in described["tensors"].items() if name.endswith((".cos", ".sin"))]
+    assert len(tables) == 6 and all(t["relative"] == 0 and t["absolute"] < 2.0**-7 for t in tables)
     (kind,) = described["kinds"]
     assert kind["positions"] == [*range(8), 100, 4095, 4096, 16383, 16384, 131071, 1000003, 2000000000]
     assert kind["attention_factor"] == pytest.approx(1.138629436)  # 0.1 ln 4 + 1
@@ -151,6 +153,13 @@ def test_kinds_are_specs_and_temperatures(tmp_path):
         tmp_path / "vectors", {"attention_2.temperature": torch.zeros(14)[: len(found["attention_2"]["positions"])]}
     )
     assert report.verdict == "wrong" and report.findings[0].cause == "unknown"
+
+
+def test_the_example_of_the_readme_is_of_the_first_kind_and_says_where_more_is_special(tmp_path):
+    plain, special = RotarySpec(head_dim=8), RotarySpec(head_dim=8, reverse=True)
+    for layers, said in (((plain,), False), ((plain, special), False), ((special, plain), True)):
+        folder = write(model_of(*layers), tmp_path / "vectors")
+        assert ("to be extended by what is special" in (folder / "README.md").read_text()) is said
 
 
 def test_lengths_axes_targets_and_trained_tensors(tmp_path):

@@ -10,14 +10,9 @@ import pytest
 import limited
 
 LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 8192,
-    "rope_theta": 500000.0,
-}
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_hidden_layers": 2, "max_position_embeddings": 8192, "rope_theta": 500000.0,
+}  # fmt: skip
 
 
 def process(python, *args, **env):
@@ -157,7 +152,7 @@ def test_a_closed_pipe_is_no_error(config, python):
 def test_every_config_has_a_page(share, shared_data):
     """In this process, for speed: each config that can be read gives a page that names its keys."""
     from phasor import read_config
-    from phasor.tools.inspect import model_facts, page, to_dict
+    from phasor.tools.inspect.model_page import model_facts, page, to_dict
 
     paths = sorted(shared_data.glob("configs/*/*.json"))
     pages = 0

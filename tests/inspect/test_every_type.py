@@ -8,7 +8,10 @@ import pytest
 from conformance import walk  # imports transformers only when asked
 from phasor import ModelRotary
 from phasor.models.configs import read_parts
-from phasor.tools.inspect import diff, diff_lines, model_facts, read_view, view_dict, view_page
+from phasor.tools.inspect.disagreement import diff, diff_lines
+from phasor.tools.inspect.model_page import model_facts
+from phasor.tools.inspect.view import read_view
+from phasor.tools.inspect.view_text import view_dict, view_page
 
 try:
     INSTALLED = version("transformers")

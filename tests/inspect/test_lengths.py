@@ -7,8 +7,9 @@ import torch
 
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.scaling import Llama3, YaRN
-from phasor.tools.inspect import decay, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import log_distances, lowest_decay
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.model_page import model_facts, page
+from phasor.tools.inspect.numbers import log_distances, lowest_decay, spec_facts
 
 
 def read(**keys):
@@ -28,7 +29,12 @@ def test_turns_are_those_of_the_training(scaling, base, dim, never):
     """A pair turns L base ** (-2i / d) / (2 pi) times in L trained positions, before anybody stretched it."""
     length = scaling.trained_length
     assert never == sum(length * base ** (-2 * i / dim) < 2 * math.pi for i in range(dim // 2))
-    assert spec_facts(RotarySpec(head_dim=dim, base=base, scaling=scaling), 131_072).never_turn == never
+    spec = RotarySpec(head_dim=dim, base=base, scaling=scaling)
+    assert spec_facts(spec, 131_072).never_turn == never
+    many = sum(length * base ** (-2 * i / dim) >= 32 * 2 * math.pi for i in range(dim // 2))
+    toy = ModelRotary(model_type="toy", layers=(spec,), layer_types=("a",), num_heads=1)
+    said = " ".join(page(toy, model_facts(toy, seq_len=131_072)).split())
+    assert f"{many} pairs complete 32 turns or more, {dim // 2 - many - never} one or more, {never} none" in said
 
 
 def test_distances_end_at_windows_and_chunks():

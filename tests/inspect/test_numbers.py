@@ -8,8 +8,10 @@ import torch
 from phasor import ModelRotary, RotarySpec, read_config
 from phasor.rotary.axes import Sections
 from phasor.rotary.scaling import NTK, DynamicNTK, Linear, Llama3, LongRoPE, Proportional, YaRN
-from phasor.tools.inspect import compare, compare_lengths, decay, model_facts, page, spec_facts
-from phasor.tools.inspect.numbers import log_distances, regimes
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.disagreement import compare, compare_lengths
+from phasor.tools.inspect.model_page import model_facts, page
+from phasor.tools.inspect.numbers import log_distances, regimes, spec_facts
 from phasor.tools.inspect.rows import unit
 
 LLAMA31 = RotarySpec(head_dim=128, base=500_000.0, scaling=Llama3(8.0, 1.0, 4.0, 8192))
@@ -76,10 +78,6 @@ def test_float32_error_grows_with_the_position():
     assert found == pytest.approx([2.8e-4, 9.2e-3, 7.4e-2], rel=0.03)
 
 
-def test_table_bytes():
-    assert spec_facts(LLAMA31, 131_072).table_bytes == 64 * 2**20  # 131072 x 64 x (cos and sin) x 4 bytes
-
-
 def test_a_page_says_what_a_table_takes():
     """By hand: cos and sin of 64 pairs take 512 bytes a token in float32; a step takes 8 bytes a pair and axis."""
     one, several = (
@@ -141,6 +139,7 @@ def test_compare_looks_at_both_regimes():
     near, far = compare_lengths(spec(1.0), spec(1.5), 131_072)
     assert near.pairs_apart == 4 and far.same and far.seq_len == 131_072
     assert "in sequences of 131,072 tokens" in far.describe()
+    assert [len(compare_lengths(spec(1.0), spec(1.5), length)) for length in (1, 2, 3)] == [1, 2, 2]
 
 
 def test_seq_len_is_not_the_trained_length():

@@ -6,16 +6,13 @@ import pytest
 
 from phasor import RotarySpec
 from phasor.rotary.axes import Axial, Listed
-from phasor.tools.inspect import compare, decay
+from phasor.tools.inspect.curves import decay
+from phasor.tools.inspect.disagreement import compare
 
 LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 2,
-    "max_position_embeddings": 128,
-    "rope_theta": 10000.0,
-}
+    "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "max_position_embeddings": 128, "rope_theta": 10000.0,
+}  # fmt: skip
 PIXTRAL = {"model_type": "pixtral", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1}
 LLAVA = {"model_type": "llava", "text_config": LLAMA, "vision_config": PIXTRAL}
 

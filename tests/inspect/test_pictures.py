@@ -11,8 +11,10 @@ from eye.test_pictures import FLUX, packages
 from phasor import ModelRotary, RotarySpec
 from phasor.axes import Axial
 from phasor.models.reading.default_sizes import SIZES
-from phasor.tools.inspect import model_facts, read_view, sized, view_page
-from phasor.tools.inspect.model_page import page
+from phasor.tools.inspect.axes_picture import sized
+from phasor.tools.inspect.model_page import model_facts, page
+from phasor.tools.inspect.view import read_view
+from phasor.tools.inspect.view_text import view_page
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 BIG = {**FLUX, "attention_head_dim": 128, "axes_dims_rope": [16, 56, 56], "in_channels": 64}

@@ -9,7 +9,7 @@ import pytest
 from drawing import quickly
 from phasor.models.configs import read_config
 from phasor.rotary.spec import RotarySpec
-from phasor.tools.inspect import model_facts
+from phasor.tools.inspect.model_page import model_facts
 from phasor_lab.demo.figures import caption, save_figures, wavelengths
 from phasor_lab.demo.healing import healing
 from phasor_lab.demo.measurements import relative_law

@@ -12,7 +12,7 @@ from .terminal import columns, show
 
 if TYPE_CHECKING:
     from ..models.configs import NoRotary
-    from ..tools.inspect import ConfigView
+    from ..tools.inspect.view import ConfigView
 
 
 def inspect(
@@ -51,7 +51,11 @@ def inspect(
         _brief(configs, part)
         return
     from ..models.configs import NoRotary
-    from ..tools.inspect import diff, diff_lines, model_facts, read_view, sized, view_dict, view_page
+    from ..tools.inspect.axes_picture import sized
+    from ..tools.inspect.disagreement import diff, diff_lines
+    from ..tools.inspect.model_page import model_facts
+    from ..tools.inspect.view import read_view
+    from ..tools.inspect.view_text import view_dict, view_page
 
     if compare:
         if len(configs) != 2:
@@ -84,7 +88,7 @@ def inspect(
 
 def _brief(configs: list[str], part: str | None) -> None:
     from ..models.configs import NoRotary
-    from ..tools.inspect import read_view, view_line
+    from ..tools.inspect.view import read_view, view_line
 
     faulty = 0
     for config in configs:

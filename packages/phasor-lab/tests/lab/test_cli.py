@@ -27,25 +27,10 @@ def call(*words: object) -> str:
 def test_from_text_to_report(text_file, tmp_path):
     pytest.importorskip("matplotlib")
     runs = tmp_path / "runs"
-    trained = json.loads(
-        call(
-            "train",
-            "--text",
-            text_file,
-            "--out",
-            runs,
-            "--encoding",
-            "rotary",
-            "--encoding",
-            "learned",
-            *TINY,
-            "--json",
-        )
-    )
-    assert [(Path(run["folder"]).name, run["steps"]) for run in trained] == [
-        ("rotary-seed0", 5),
-        ("learned-seed0", 5),
-    ]
+    both = ["--encoding", "rotary", "--encoding", "learned"]
+    trained = json.loads(call("train", "--text", text_file, "--out", runs, *both, *TINY, "--json"))
+    steps = [(Path(run["folder"]).name, run["steps"]) for run in trained]
+    assert steps == [("rotary-seed0", 5), ("learned-seed0", 5)]
     out = ["--out", tmp_path / "report"]
     reported = json.loads(call("report", runs, *out, "--times", "1,2", "--tokens", "256", "--json"))
     curves = {name: section["curves"] for name, section in reported["sections"].items()}

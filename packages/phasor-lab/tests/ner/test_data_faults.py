@@ -49,6 +49,7 @@ FAULTS = {
     "an empty text": ('{"text": "", "spans": []}', 1, "text must not be empty or only white space, got ''"),
     "a blank text": (lines(GOOD, '{"text": " \\n", "spans": []}'), 2, "text must not be empty or only"),
     "half a surrogate pair": ('{"text": "A\\ud83d", "spans": []}', 1, "text must be Unicode characters"),
+    "a space that parts no cells": ("a B-x\n\u3000 O\n", 2, "token must not be empty or only white space, got '\\u"),
     "an empty cell": ("Ada\tO\n\tO\n", 2, "token must not be empty or only white space, got ''"),
     # spans
     "end at start": (

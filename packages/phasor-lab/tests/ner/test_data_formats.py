@@ -38,9 +38,24 @@ def test_one_sentence_in_every_form(tmp_path, content):
     assert (example.text, example.entities) == ("Ada met Bob", PEOPLE)
 
 
-@pytest.mark.parametrize("first", ["[", "{", '{"text":'])
-def test_a_first_token_that_looks_like_json_is_a_token_where_a_tag_follows(tmp_path, first):
-    assert read(file(tmp_path, f"{first} O\nAda B-person\n"))[0].text == f"{first} Ada"
+# What a file holds, and the texts that are read.
+TEXTS = {
+    "a first token that looks like JSON, where a tag follows": ("[ O\nAda B-person\n", ["[ Ada"]),
+    "the same, an object": ("{ O\nAda B-person\n", ["{ Ada"]),
+    "the same, with a key": ('{"text": O\nAda B-person\n', ['{"text": Ada']),
+    "a byte order mark is in no text": (b"\xef\xbb\xbf" + ADA.encode(), ["Ada met Bob"]),
+    "a document mark parts sentences": ("-DOCSTART- O\nAda B-p\nmet O\n-DOCSTART- O\nBob B-p\n", ["Ada met", "Bob"]),
+    "only newlines end a line": ("a\u2028b\tO\nc\tO\n", ["a\u2028b c"]),
+    "nor of JSON": ('{"text": "one\u2028two\x85three", "spans": []}\n', ["one\u2028two\x85three"]),
+    "only spaces and tabs part cells": ("a\u00a0b B-x\nc\u3000 O\n", ["a\u00a0b c\u3000"]),
+    "a comment sign where tokens are not counted": ("#\tB-x\nA\tO\n", ["# A"]),
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_texts(tmp_path, what):
+    content, texts = TEXTS[what]
+    assert [example.text for example in read(file(tmp_path, content))] == texts
 
 
 def test_the_source_is_file_and_line(tmp_path):
@@ -48,17 +63,6 @@ def test_the_source_is_file_and_line(tmp_path):
     assert [example.source for example in read(path)] == [f"{path}:1", f"{path}:5"]
     path = file(tmp_path, ADA + "\n" + ADA)
     assert [example.source for example in read(path)] == [f"{path}:1", f"{path}:3"]
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
-    assert read(file(tmp_path, b"\xef\xbb\xbf" + ADA.encode()))[0].entities == PEOPLE
-
-
-def test_only_newlines_end_a_line(tmp_path):
-    text = "one\u2028two\x85\x0cthree"
-    content = json.dumps({"text": text, "spans": [{"start": 4, "end": 7, "label": "n"}]}, ensure_ascii=False)
-    assert read(file(tmp_path, content + "\n"))[0].text == text
-    assert [example.text for example in read(file(tmp_path, "a\u2028b\tO\nc\tO\n"))] == ["a\u2028b c"]
 
 
 def test_documents_and_other_columns_of_conll_2003(tmp_path):
@@ -70,22 +74,6 @@ def test_documents_and_other_columns_of_conll_2003(tmp_path):
         read(path, columns=[4])
     with pytest.raises(ValueError, match=r"columns must be numbers from 1 to 3, got \[\]"):
         read(path, columns=[])
-
-
-def test_a_document_mark_parts_sentences_without_an_empty_line(tmp_path):
-    path = file(tmp_path, "-DOCSTART- O\nAda B-per\nmet O\n-DOCSTART- O\nBob B-per\n")
-    assert [example.text for example in read(path)] == ["Ada met", "Bob"]
-
-
-def test_only_spaces_and_tabs_part_cells(tmp_path):
-    """No-break and ideographic spaces belong to tokens."""
-    assert read(file(tmp_path, "a\u00a0b B-x\nc\u3000 O\n"))[0].text == "a\u00a0b c\u3000"
-    with pytest.raises(ValueError, match=r":2: token must not be empty or only white space, got '\\u3000'"):
-        read(file(tmp_path, "a B-x\n\u3000 O\n"))
-
-
-def test_a_comment_sign_is_a_token_where_tokens_are_not_counted(tmp_path):
-    assert read(file(tmp_path, "#\tB-x\nA\tO\n"))[0].entities == (Entity(0, 1, "x"),)
 
 
 def nested_pairs(examples: list[Example]) -> int:

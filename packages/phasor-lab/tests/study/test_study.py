@@ -24,6 +24,7 @@ from integrations.models import SIZES, causal
 from phasor_lab.running.model import AT_ONCE, RunningModel
 from phasor_lab.running.windows import windows_of
 from phasor_lab.studying import study
+from phasor_lab.studying.attention import taken_back
 from phasor_lab.studying.heads import by_distance, head_use
 from phasor_lab.studying.pairs import pair_uses
 from phasor_lab.studying.rotated_back import check_route
@@ -85,6 +86,13 @@ def test_rotated_back_is_not_rotated(family):
     assert model.config._attn_implementation != "phasor_study"
 
 
+@pytest.mark.parametrize("changes", [{}, {"reverse": True}, {"interleaved": True}, {"rotary_dim": 8, "trailing": True}])
+def test_heads_are_taken_back_to_what_they_were(changes):
+    spec, x = SPEC.replace(**changes), torch.randn(2, 1, LENGTH, 16)
+    turned, _ = phasor.rotate(x, x, PLACES, spec)
+    torch.testing.assert_close(taken_back(turned, spec, spec.inv_freq()), x, rtol=0, atol=1e-5)
+
+
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
 DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
 
@@ -121,6 +129,8 @@ def test_losses_of_many_windows_are_those_of_each(model):
     running = RunningModel(model)
     whole, ends = running.token_losses(rows), running.token_losses(rows, last=4)
     assert whole.shape == (300, 30) and torch.allclose(ends, whole[:, -4:], atol=1e-5)
+    running._takes_last = False  # as of a model that gives the logits of all tokens, whatever is asked
+    assert torch.allclose(running.token_losses(rows[:3], last=4), ends[:3], atol=1e-5)
     for row in (0, AT_ONCE // 31 - 1, AT_ONCE // 31, 299):
         with torch.no_grad():
             logits = model(rows[row : row + 1, :-1], use_cache=False).logits[0]
@@ -200,6 +210,20 @@ def test_heads_that_look_at_the_start_at_everything_and_at_content():
     fast = slow.flip(-1).roll(0)
     assert used(rotated(q * fast), rotated(k * fast)).both > 0.8  # content that is turned at every step
     assert found.position + found.content + found.both == pytest.approx(1.0)
+
+
+def test_shares_are_those_of_the_variances_of_what_is_added():
+    """Without a rotation all scores are content, and what their means at each distance explain is counted once more."""
+    q, k = torch.randn(2, 2, LENGTH, 16, generator=torch.Generator().manual_seed(0)).unbind()
+    scores = q.double() @ k.double().mT
+    mean = by_distance(scores)
+    sizes = [0.0, 0.0]
+    for row in range(LENGTH):
+        for i, x in enumerate((mean[: row + 1].flip(0).expand(2, -1), scores[:, row, : row + 1])):
+            sizes[i] += float((x - x.mean(-1, keepdim=True)).square().sum())
+    found = head_use(0, 0, q, k, torch.full((2, LENGTH, LENGTH), 1 / LENGTH), 1.0, None, None)
+    share = pytest.approx(sizes[0] / (2 * sizes[0] + sizes[1]), rel=1e-9)
+    assert (found.position, found.both) == (share, share)
 
 
 def test_the_mean_at_each_distance():

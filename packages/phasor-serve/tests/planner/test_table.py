@@ -177,7 +177,7 @@ def test_a_published_model_that_every_list_names(shared_data: Path) -> None:
 def test_the_published_length_of_training(shared_data: Path) -> None:
     """Qwen3-8B: its card gives YaRN 4.0 over 32,768 for 131,072 tokens, and its config declares 40,960."""
     from phasor import read_config
-    from phasor.tools.inspect import model_facts, page
+    from phasor.tools.inspect.model_page import model_facts, page
 
     qwen = shared_data / "configs/full/Qwen__Qwen3-8B.json"
     made = plan(qwen, length=131_072, engine="vllm")
@@ -208,7 +208,7 @@ def test_a_length_that_was_trained_or_a_caution(
     model_type: str, declared: int, base: float, trained: int | None
 ) -> None:
     from phasor import read_config
-    from phasor.tools.inspect import model_facts, page
+    from phasor.tools.inspect.model_page import model_facts, page
 
     data = {"model_type": model_type, "max_position_embeddings": declared, "rope_theta": base, "num_hidden_layers": 2}
     made = plan(data, length=4 * declared, engine="transformers")

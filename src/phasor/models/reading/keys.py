@@ -285,19 +285,18 @@ def slip_of(name: str, known: Iterable[str]) -> str:
     known = tuple(known)
     if name in known or len(name) > LONGEST:
         return ""
-    names, word = _with_a_letter_less(known), _plain(name)
-    close = {names[form] for form in _letter_less(word) if form in names}
-    return next((other for other in sorted(close) if _one_letter(word, _plain(other))), "")
+    word = _plain(name)
+    close = [
+        (form != word, other)
+        for form, other in _forms(known)
+        if abs(len(form) - len(word)) < 2 and _one_letter(word, form)
+    ]
+    return min(close)[1] if close else ""
 
 
 @lru_cache(maxsize=64)
-def _with_a_letter_less(known: tuple[str, ...]) -> dict[str, str]:
-    """Every known name by itself, and by what a missing letter leaves of it."""
-    return {form: name for name in known if len(name) > 3 for form in reversed(_letter_less(_plain(name)))}
-
-
-def _letter_less(word: str) -> list[str]:
-    return [word, *(word[:i] + word[i + 1 :] for i in range(len(word)))]
+def _forms(known: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(_plain(name), name) for name in known if len(name) > 3]
 
 
 def _plain(name: str) -> str:

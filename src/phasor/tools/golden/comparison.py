@@ -123,7 +123,7 @@ def fitted(name: str, got: Tensor, expected: Tensor) -> tuple[Tensor, bool]:
         x = _per_pair(name, x, wanted)
     if x.shape == wanted:
         return x, False
-    if len(wanted) == 4 and x.ndim == 4 and x.transpose(1, 2).shape == wanted:
+    if x.ndim == 4 and x.transpose(1, 2).shape == wanted:
         return x.transpose(1, 2), True
     hint = ""
     if (pairwise or name.endswith("inv_freq")) and x.ndim == len(wanted) and x.shape[:-1] == wanted[:-1]:

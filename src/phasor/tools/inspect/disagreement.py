@@ -142,7 +142,7 @@ def diff(a: ConfigView, b: ConfigView, seq_len: int | None = None) -> dict[str, 
 
     ``same`` is about these two models; ``other_parts`` says of every further part by its path whether it is the same.
 
-    >>> from phasor.tools.inspect import read_view
+    >>> from phasor.tools.inspect.view import read_view
     >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
     >>> data = diff(read_view(llama), read_view({**llama, "rope_theta": 500000.0}))
     >>> data["same"], data["findings"][0]["verdict"], data["findings"][0]["fields"]

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -169,11 +170,9 @@ def lowest_decay(facts: SpecFacts, columns: int, axis: int | None = None) -> lis
     """
     edges = log_distances(facts, columns + 1).unique()
     real = facts.spec.coordinates == "real"
-    starts = edges[:-1] if len(edges) > 1 else edges
-    ends = edges[1:] if len(edges) > 1 else edges + 1
     rows = []
-    for n, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        last = n == len(starts) - 1
+    for n, (start, end) in enumerate(pairwise(edges.tolist()), 2):
+        last = n == len(edges)
         inside = torch.linspace(start, end if real or last else end - 1, IN_EACH, dtype=torch.float64)
         first = facts.first_negative
         if first is not None and start <= first <= end:

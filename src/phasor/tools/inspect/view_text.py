@@ -23,7 +23,7 @@ def view_page(
     ``wanted``: as in `page`.
 
     >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
-    >>> from phasor.tools.inspect import read_view
+    >>> from phasor.tools.inspect.view import read_view
     >>> view = read_view(llama)
     >>> "llama, 1 of 1 layers rotate" in view_page(view, [model_facts(model) for model in view.shown])
     True
@@ -44,7 +44,7 @@ def view_dict(view: ConfigView, facts: Sequence[Sequence[SpecFacts]]) -> dict[st
     """Everything the page says, as plain JSON data: the first model shown, the rest under ``other_parts``.
 
     >>> llama = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
-    >>> from phasor.tools.inspect import read_view
+    >>> from phasor.tools.inspect.view import read_view
     >>> view = read_view(llama)
     >>> view_dict(view, [model_facts(model) for model in view.shown])["other_parts"]
     {}

@@ -13,7 +13,8 @@ from typing import Any
 from phasor import ModelRotary, read_config
 from phasor.support.plain_text import html_text, say
 from phasor.support.whole_files import write_whole
-from phasor.tools.inspect import SpecFacts, model_facts, page, to_dict
+from phasor.tools.inspect.model_page import model_facts, page, to_dict
+from phasor.tools.inspect.numbers import SpecFacts
 
 from ..lab import compare, load_model, read_text
 from ..lab.export import export

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from phasor import ModelRotary, RotarySpec
-from phasor.tools.inspect import compare
+from phasor.tools.inspect.disagreement import compare
 
 TURN = 2 * math.pi
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from phasor import RotarySpec
 from phasor.support.number_text import ranges
-from phasor.tools.inspect import compare_lengths
+from phasor.tools.inspect.disagreement import compare_lengths
 from phasor.tools.inspect.rows import row
 
 from ..engines import load_config, read_as

@@ -67,14 +67,13 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     arch = file.metadata.get("general.architecture")
     check_long(file, str(arch))
     rows = {name: row.gguf for name, row in ROWS.items() if isinstance(row, Row) and row.gguf}
-    model_type = next((n for n, row in rows.items() if row.arch == arch and n == arch), None) or next(
-        (n for n, row in rows.items() if row.arch == arch), None
-    )
-    if model_type is None:
+    of_arch = [name for name, row in rows.items() if row.arch == arch]
+    if not of_arch:
         known = ", ".join(sorted({row.arch for row in rows.values()}))
         raise ValueError(f"{at}: general.architecture must be one of {known} here, got {arch!r:.60}")
     if file.metadata.get("split.count", 1) > 1:
         raise ValueError(f"{at}: is one of {file.metadata['split.count']} parts; join them with llama-gguf-split first")
+    model_type = str(arch) if arch in of_arch else of_arch[0]
     row = rows[model_type]
     blocks = file.metadata.get(f"{arch}.block_count")
     if not isinstance(blocks, int) or not 1 <= blocks <= len(file.tensors):
