@@ -311,7 +311,7 @@ def train(model: nn.Module) -> None:
         if isinstance(module, _NormBase):
             module.eval()
         if "gradient_checkpointing" in vars(module):  # which some forwards ask of the instance
-            module.gradient_checkpointing = False
+            vars(module)["gradient_checkpointing"] = False
 
 
 def _run(subject: Running, pieces: Sequence[Piece]) -> None:
