@@ -8,6 +8,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.eye.arithmetic import halved, in_half
-from phasor.eye.call import call_of
+from phasor.eye.call import CannotRun, call_of
 from phasor.eye.linear import MOVES
 from phasor.eye.operator import Operator, axes_of
 from phasor.eye.sites import Side, sites_of
@@ -27,6 +28,7 @@ from phasor.rotary.tables import Phases
 
 Grid = tuple[int, int, int]
 GRIDS: tuple[Grid, ...] = ((2, 3, 5), (3, 4, 6), (2, 2, 7))
+OTHER = 0.1  # tables that are so far off are of another rotation
 DTYPES = (torch.float32, torch.bfloat16)
 # The grids that a model stretches over the crop of its own: rows and columns of that.
 CROPPED = {
@@ -57,6 +59,11 @@ class Beside:
     far: Far
 
 
+def others(found: Sequence[Beside]) -> bool:
+    """Whether anything turns by a rotation that is none of those."""
+    return any(one.far.tables > OTHER for one in found)
+
+
 def in_words(found: Sequence[Beside]) -> str:
     """Whether all have the same bits, and where not, how far they are off.
 
@@ -70,6 +77,8 @@ def in_words(found: Sequence[Beside]) -> str:
         away = ", ".join(f"{name} by {size:.0e}" for name, size in largest.items() if size)
         said += [f"{str(dtype).removeprefix('torch.')}: {away}"] if away else []
     equal = "equal, by torch.polar" if any(one.far.polar for one in found) else "equal"
+    if not any(one.dtype == torch.bfloat16 for one in found):
+        equal = f"{equal}; no bfloat16 on a CPU"
     return "; ".join(said) or (equal if found else "nothing turned")
 
 
@@ -79,8 +88,13 @@ def beside(model: Any, name: str, specs: Sequence[RotarySpec]) -> Iterator[Besid
     for dtype in DTYPES:
         for grid, given in calls.items():
             half = dtype == torch.bfloat16
-            with in_half(model) if half else contextlib.nullcontext():
-                tape = call_of(model, halved(given) if half else given).tape()
+            try:
+                with in_half(model) if half else contextlib.nullcontext():
+                    tape = call_of(model, halved(given) if half else given).tape()
+            except CannotRun:  # some widen what they embed by an autocast that a CPU does not have
+                if not half:
+                    raise
+                continue
             known: Learned | None = learned
             if not any(site.turning for site in sites_of(tape, learned)):  # what is learned on one grid may mislead
                 known = None
@@ -88,7 +102,7 @@ def beside(model: Any, name: str, specs: Sequence[RotarySpec]) -> Iterator[Besid
             for site in sites_of(tape, known):
                 for side, number in ((site.q, site.attention.q), (site.k, site.attention.k)):
                     for part in _parts(eye, side, number):
-                        found = [one for spec in specs for one in _compared(tape, part, spec, name, grid, dtype)]
+                        found = [one for spec in specs for one in _compared(part, side, spec, name, grid, dtype)]
                         far = min(found, default=Far(math.inf, math.inf))
                         yield Beside(f"{site.where}: {side.name}", dtype, grid, far)
 
@@ -112,26 +126,29 @@ def _parts(eye: Eye, side: Side, number: int) -> Iterator[Operator]:
             yield seen.operator
 
 
-def _compared(tape: Tape, seen: Operator, spec: RotarySpec, name: str, grid: Grid, dtype: torch.dtype) -> Iterator[Far]:
+def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Grid, dtype: torch.dtype) -> Iterator[Far]:
     if seen.channels != spec.head_dim:
         return
-    turned = [seen] if seen.second is None else [seen, replace(seen, cos=seen.second[0], sin=seen.second[1])]
-    several = [one.of_pairs(_pairs(spec), _pairs(spec, written=False)) for one in turned]
+    members = [seen] if seen.second is None else [seen, replace(seen, cos=seen.second[0], sin=seen.second[1])]
+    several = [one.of_pairs(_pairs(spec), _pairs(spec, written=False)) for one in members]
     if any(one is None for one in several) or len(several) != 1 + (spec.second is not None):
         return
     turns = torch.cat([(one / seen.factor)[0].T for one in several if one is not None], 1)  # [tokens, pairs]
     live = turns.abs().amax(1) > 0  # padding is 0
-    at = positions(turns, spec)
+    places = [positions(turns, spec)]
     if name in CROPPED and spec.coordinates == "real":
-        at = _cropped(at, name, grid, spec.axes.count)
-    length = int(at.max()) + 1 if spec.length_dependent else None
-    x, y = _values(tape, seen)
-    for polar in (False, True):
+        places = [_cropped(places[0], name, grid, spec.axes.count)]
+    elif spec.coordinates == "real" and not isinstance(side.frequencies, str):
+        given = torch.stack(side.frequencies.coordinates).float()  # to all digits, where the tape has them
+        places += [given] if given.shape == (spec.axes.count, len(turns)) else []
+    x, y = _values(side.tape, seen)
+    for at, polar in product(places, (False, True)):
+        length = int(at.max()) + 1 if spec.length_dependent else None
         rotation = _rotation(spec, at if len(at) > 1 else at[0], length, dtype, polar)
         own = [torch.complex(rotation.cos.double(), rotation.sin.double())]
         own += [torch.complex(*(t.double() for t in rotation.second))] if rotation.second is not None else []
         tables = float(torch.view_as_real(torch.cat(own, 1) - turns)[live].abs().max())
-        for kind in dict.fromkeys((y.dtype, x.dtype)):
+        for kind in dict.fromkeys((y.dtype, x.dtype, dtype)):
             mine = apply_rotary(x.to(kind), rotation).to(y.dtype)
             turned = float((mine.double() * seen.factor - y.double())[:, live].abs().max())
             yield Far(tables, turned, polar)
@@ -150,8 +167,8 @@ def _rotation(spec: RotarySpec, at: Tensor, length: int | None, dtype: torch.dty
 
 def _values(tape: Tape, seen: Operator) -> tuple[Tensor, Tensor]:
     """``[heads, tokens, channels]``: before it turns, and after."""
-    value = tape.values[seen.target]
-    y = axes_of(value, seen.cos.shape[-1], False).arranged(value)
+    value, tokens = tape.values[seen.target], seen.cos.shape[-1]
+    y = axes_of(value, tokens, transposed=tokens not in value.shape[:-1]).arranged(value)
     before = torch.cat([tape.values[i].flatten() for i in seen.sources])
     return before[(seen.origin[:, 0, :, None] + torch.arange(seen.width)).clamp(min=0)], y
 
@@ -179,6 +196,6 @@ def positions(turns: Tensor, spec: RotarySpec) -> Tensor:
 
 def _cropped(at: Tensor, name: str, grid: Grid, axes: int) -> Tensor:
     """The exact positions of a picture behind words that stand."""
-    own = pictures(grid, grid="cropped", base=CROPPED[name])[-axes:].to(at.dtype)
+    own = pictures(grid[-axes:], grid="cropped", base=CROPPED[name])[-axes:].to(at.dtype)
     before = at.shape[1] - own.shape[1]
     return torch.cat((at[:, :before], own), 1)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from eye.class_bits import DTYPES, GRIDS, beside
+from eye.class_bits import DTYPES, GRIDS
 from eye.test_pictures import packages
 from integrations.whole_pictures import patched
 from phasor import read_config
@@ -28,7 +29,7 @@ def rows() -> dict[str, list[str]]:
     """The cells of each class."""
     lines = (DOCS / "pictures.md").read_text(encoding="utf-8").splitlines()
     cells = (
-        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| \w+Model \|", line)
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| [A-Z]\w+ \|", line)
     )
     return {row[0]: row for row in cells if len(row) > WHOLE}
 
@@ -56,11 +57,11 @@ def test_tables_queries_and_keys_have_the_bits_of_the_spec_where_the_page_says_s
         with pytest.raises(ValueError, match=r"observed|rotates nothing"):
             read_config(made.config_of(name))
         return
-    read = read_config(made.config_of(name)).with_angles("float32")
-    found = list(beside(made.small_model(name), name, list(read.distinct)))
-    assert {(one.dtype, one.grid) for one in found} == {(dtype, grid) for dtype in DTYPES for grid in GRIDS}
+    found = made.sides(name)
+    dtypes = DTYPES[:1] if "no bfloat16" in said else DTYPES
+    assert {(one.dtype, one.grid) for one in found} == {(dtype, grid) for dtype in dtypes for grid in GRIDS}
     assert all(one.far.none for one in found) == said.startswith("equal")
-    assert max(one.far.tables for one in found) < 1e-4
+    assert max(one.far.tables for one in found if one.dtype == torch.float32) < 1e-4
 
 
 @classes

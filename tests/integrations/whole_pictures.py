@@ -21,12 +21,16 @@ def given_back(model: Any, inputs: Mapping[str, Any]) -> list[Tensor]:
     return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
 
 
-def results(model: Any, calls: Calls) -> list[Tensor]:
-    """Of all calls in a row, without gradients; then with weights in bfloat16."""
+def results(model: Any, calls: Calls, half: bool = False) -> list[Tensor]:
+    """Of all calls in a row, without gradients; ``half``: with weights in bfloat16, none where a CPU cannot."""
     with torch.no_grad():
-        wide = [x for call in calls for x in given_back(model, call)]
+        if not half:
+            return [x for call in calls for x in given_back(model, call)]
         with in_half(model):
-            return wide + [x for call in calls for x in given_back(model, halved(call))]
+            try:
+                return [x for call in calls for x in given_back(model, halved(call))]
+            except RuntimeError:
+                return []
 
 
 def gradients(model: Any, calls: Calls) -> dict[str, Tensor]:
@@ -48,16 +52,18 @@ def gradients(model: Any, calls: Calls) -> dict[str, Tensor]:
 
 def patched(model: Any, calls: Calls) -> tuple[PatchReport, str]:
     """What `patch` reports, and in words what of the whole model then has other bits; it is taken back at the end."""
-    before, slopes = results(model, calls), gradients(model, calls[:2])
+    before, narrow, slopes = results(model, calls), results(model, calls, half=True), gradients(model, calls[:2])
     report = phasor.patch(model, inputs=calls[0])
-    after, others = results(model, calls), gradients(model, calls[:2])
+    after, halves, others = results(model, calls), results(model, calls, half=True), gradients(model, calls[:2])
     if report.replaced:
         phasor.unpatch(model)
-    said = [] if same(before, after) else ["its results differ"]
+    kept = same(before, after) and (same(narrow, halves) or not narrow + halves)
+    said = [] if kept else ["its results differ"]
     away = {name.partition(" ")[0] for name, slope in slopes.items() if not torch.equal(slope, others[name])}
     said += [f"gradients of {len(away)} weights differ in the last bits"] if away else []
     said = said or ["equal"]
-    return report, "; ".join(said if slopes else [*said, "no gradients on a CPU"])
+    said += [] if slopes else ["no gradients on a CPU"]
+    return report, "; ".join(said if narrow else [*said, "no bfloat16 on a CPU"])
 
 
 def same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
