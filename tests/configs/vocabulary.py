@@ -158,4 +158,5 @@ def kept() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    KEPT.write_text(json.dumps(collected(), indent=0) + "\n", encoding="utf-8")
+    text = json.dumps(collected())  # a class in a line, so that a diff shows which one has changed
+    KEPT.write_text(text.replace("{", "{\n").replace("], ", "],\n").replace("}}", "\n}}\n"), encoding="utf-8")
