@@ -44,8 +44,13 @@ def read_pictures(data: Mapping[str, Any]) -> ModelRotary:
 
 @lru_cache(maxsize=64)
 def _read(key: str, text: str) -> ModelRotary:
-    data, package = json.loads(text), CLASS[key]
-    name = data[key]
+    return seen_pictures(json.loads(text))[0]
+
+
+def seen_pictures(data: dict[str, Any]) -> tuple[ModelRotary, "Observation", "nn.Module"]:
+    """What a config's model rotates, what was observed on a small one, and the real one without weights."""
+    key = of_pictures(data)
+    name, package = data[key], CLASS[key]
     try:
         seen, real, heads = (_of_diffusers if package == "diffusers" else _of_timm)(name, data)
     except ImportError as error:
@@ -68,7 +73,7 @@ def _read(key: str, text: str) -> ModelRotary:
         pipeline, size = default_size(name, data)
         grid = {axis: size.get(axis) for axis in grid}
         sources |= {"size": f"that of {pipeline} in {package}, where none is named"} if size else {}
-    return replace(
+    rotary = replace(
         whole,
         prefix_tokens=whole.prefix_tokens if timm else 0,
         suffix_tokens=whole.suffix_tokens if timm else 0,
@@ -79,6 +84,7 @@ def _read(key: str, text: str) -> ModelRotary:
         grid=grid,
         notes=(*axes, *seen.rotary.notes, *(f"not seen: {sentence}" for sentence in seen.missing)),
     )
+    return rotary, seen, real
 
 
 def _whole(seen: "Observation", real: "nn.Module") -> ModelRotary:
