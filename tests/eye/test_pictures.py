@@ -204,3 +204,44 @@ def test_a_config_that_its_class_cannot_be_built_of_says_why_in_a_line(change: d
 def test_a_key_that_says_nothing_of_positions_may_be_of_another_version() -> None:
     packages()
     assert phasor.read_config({**FLUX, "of_later": 1, "_rope": 2}) == phasor.read_config(FLUX)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (4, 6)])
+def test_tables_in_bfloat16_stand_on_whole_steps_as_others_do(shape: tuple[int, ...]) -> None:
+    from phasor.eye.grid import by_axes
+
+    places = torch.cartesian_prod(*(torch.arange(n) for n in shape)).double()
+    angles = torch.cat([places[:, a, None] * 1e4 ** (-torch.arange(8) / 8) for a in range(len(shape))], -1).T[None]
+    rounded = torch.atan2(angles.sin().bfloat16().double(), angles.cos().bfloat16().double())
+    (grid,) = grid_of(rounded)
+    known = by_axes(rounded, (grid,))
+    assert known is not None
+    for a, size in enumerate(shape):
+        assert torch.equal(grid.at[a], torch.arange(size, dtype=torch.float64))
+        assert torch.equal(known[2][a], places[:, a])
+
+
+def test_steps_that_are_uneven_stay_so() -> None:
+    rows = torch.tensor([0.0, 5.0, 10.0, 16.0, 21.0])  # index * 27 // 5
+    (line,) = grid_of((100.0 ** (-torch.arange(4)[:, None] / 4) / 5 * rows)[None])
+    torch.testing.assert_close(line.at[0], rows.double() / 5.25, rtol=1e-4, atol=0)
+
+
+def test_a_tower_of_transformers_that_wraps_a_model_of_timm_is_read() -> None:
+    packages()
+    wrapped = {
+        "model_type": "timm_wrapper",
+        "architecture": "vit_small_patch16_rope_224",
+        "model_args": {"img_size": 64},
+    }
+    (spec,) = phasor.read_config(wrapped).distinct
+    assert (spec.base, spec.head_dim) == (100.0, 64)
+    with pytest.raises(NoRotary, match=r"rotates nothing .* learned positions"):
+        phasor.read_config({"model_type": "timm_wrapper", "architecture": "vit_tiny_patch16_224"})
+
+
+def test_a_tower_of_timm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    monkeypatch.setattr("phasor.models.reading.of_timm.find_spec", lambda name: None)
+    with pytest.raises(Refused, match="its architecture 'Alder' comes from timm; install timm"):
+        phasor.read_config({"model_type": "timm_wrapper", "architecture": "Alder"})

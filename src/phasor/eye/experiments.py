@@ -80,8 +80,13 @@ def positions_up_to(length: int, tokens: int) -> Tensor:
 
 
 def lengths_in(numbers: Mapping[str, Any]) -> list[int]:
-    """The lengths that a config speaks of, ascending."""
-    return sorted({n for key, n in _leaves(numbers) if LENGTHS.search(key) and isinstance(n, int) and 64 < n < LONGEST})
+    """The lengths that a config speaks of, ascending; not that of the text beside a picture.
+
+    >>> lengths_in({"max_text_seq_length": 226, "max_seq_len": 512})
+    [512]
+    """
+    found = [n for key, n in _leaves(numbers) if LENGTHS.search(key) and "text" not in key]
+    return sorted({n for n in found if isinstance(n, int) and 64 < n < LONGEST})
 
 
 def longest_in(numbers: Mapping[str, Any]) -> int | None:

@@ -157,11 +157,19 @@ def _line(line: Tensor) -> tuple[Tensor, Tensor] | None:
     for slow in (steps[p] for p in moving[:MOST_TRIED]):
         if bool((slow * slow[0] > 0).all()):
             at = torch.cat((even[:1], slow.cumsum(0))) / slow.mean()
-            at = even if bool(((at - even).abs() <= LEAST * even.clamp(min=1)).all()) else at
+            at = even if _stands(at, even, line - line[:, :1], _steps(line, even)) else at
             values = _steps(line, at)
             if bool((wrapped(line - line[:, :1] - values[:, None] * at).abs() <= CLOSE).all()):
                 return values, at
     return None if moving else (torch.zeros(len(line), dtype=torch.float64), even)
+
+
+def _stands(at: Tensor, there: Tensor, angles: Tensor, values: Tensor) -> bool:
+    """Whether tokens stand ``there`` but for rounding, in half precision too where ``angles`` grow so by ``values``."""
+    apart = (at - there).abs() / there.abs().clamp(min=1)
+    if bool((apart <= WHOLE).all()):
+        return True
+    return bool((apart <= CLOSE).all()) and bool((wrapped(angles - values[:, None] * there).abs() <= CLOSE).all())
 
 
 def _steps(line: Tensor, at: Tensor) -> Tensor:
@@ -200,9 +208,9 @@ def by_axes(angles: Tensor, found: Sequence[Grid]) -> tuple[Tensor, tuple[int, .
         ladder = whole_ladder if shared else steps
         slow, unit = int(steps.abs().argmin()), float(ladder[0].abs()) if _is_ladder(ladder) else 1.0
         at = angles[0, mine[slow]] / steps[slow] * unit
-        whole = at.round()
-        at = whole if bool(((at - whole).abs() <= WHOLE * whole.abs().clamp(min=1)).all()) else at
-        values[mine] = _through(angles[0, mine], steps / unit, at)
+        whole, mine_turn = at.round(), angles[0, mine]
+        at = whole if _stands(at, whole, mine_turn, _through(mine_turn, steps / unit, whole)) else at
+        values[mine] = _through(mine_turn, steps / unit, at)
         coordinates.append(at)
     away = wrapped(angles[0] - values[:, None] * torch.stack(coordinates)[axis])
     if float(away.abs().max()) > CLOSE:

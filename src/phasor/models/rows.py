@@ -17,6 +17,7 @@ from ..positions import Rule
 from .reading import axes, layers, planes
 from .reading.indexer import Indexer
 from .reading.layers import Layers
+from .reading.of_timm import OfTimm
 from .reading.row import Alias, CompositeModel, NonRotary, PartOf, RotaryFlag, Row, Unreadable
 from .reading.text import TextModel
 from .reading.text_row import Names, Rope
@@ -30,7 +31,7 @@ CLASSES = {
     cls.__name__: cls
     for cls in (
         TextModel, SequenceTower, GridTower, CustomParser, CompositeModel, NonRotary, Unreadable, Alias, Layers, Names,
-        Rope, PartOf, RotaryFlag, Indexer, NestedModel, Rule, Weights, Rows, Gguf,
+        OfTimm, Rope, PartOf, RotaryFlag, Indexer, NestedModel, Rule, Weights, Rows, Gguf,
     )
 }  # fmt: skip
 RULES = {

@@ -13,7 +13,7 @@ from ...support.regular_files import other_kind
 from .keys import ROPE_WORDS
 
 MAX_DEPTH = 100
-PIPELINE = "model_index.json"
+PIPELINE, TRANSFORMER = "model_index.json", "transformer"  # of diffusers, and what rotates in it
 ALONE = (".safetensors", ".gguf", ".ckpt", ".pt", ".pth", ".bin")  # checkpoints in one file
 MODEL_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(?<!\.json)")  # as the hub names models: org/name
 
@@ -55,7 +55,7 @@ def _load_file(path: Path) -> dict[str, Any]:
             path = _from_hub_cache(str(path))
         file = path / "config.json" if path.is_dir() else path
         if not file.exists() and (path / PIPELINE).is_file():
-            file = path / "transformer" / "config.json"  # what rotates in a pipeline of diffusers
+            file = path / TRANSFORMER / "config.json"
         if not file.is_file():
             why = _without_config(path) if path.is_dir() else "there is no such file"
             if file.exists():

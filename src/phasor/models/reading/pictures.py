@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
+FEW, LARGE = (256, 256), 100_000_000  # pixels that show as much, for models of more numbers: not all are built small
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 
@@ -44,8 +45,13 @@ def read_pictures(data: Mapping[str, Any]) -> ModelRotary:
 
 @lru_cache(maxsize=64)
 def _read(key: str, text: str) -> ModelRotary:
-    data, package = json.loads(text), CLASS[key]
-    name = data[key]
+    return seen_pictures(json.loads(text))[0]
+
+
+def seen_pictures(data: dict[str, Any]) -> tuple[ModelRotary, "Observation", "nn.Module"]:
+    """What a config's model rotates, what was observed on a small one, and the real one without weights."""
+    key = of_pictures(data)
+    name, package = data[key], CLASS[key]
     try:
         seen, real, heads = (_of_diffusers if package == "diffusers" else _of_timm)(name, data)
     except ImportError as error:
@@ -68,7 +74,7 @@ def _read(key: str, text: str) -> ModelRotary:
         pipeline, size = default_size(name, data)
         grid = {axis: size.get(axis) for axis in grid}
         sources |= {"size": f"that of {pipeline} in {package}, where none is named"} if size else {}
-    return replace(
+    rotary = replace(
         whole,
         prefix_tokens=whole.prefix_tokens if timm else 0,
         suffix_tokens=whole.suffix_tokens if timm else 0,
@@ -79,6 +85,7 @@ def _read(key: str, text: str) -> ModelRotary:
         grid=grid,
         notes=(*axes, *seen.rotary.notes, *(f"not seen: {sentence}" for sentence in seen.missing)),
     )
+    return rotary, seen, real
 
 
 def _whole(seen: "Observation", real: "nn.Module") -> ModelRotary:
@@ -160,7 +167,6 @@ def _of_timm(name: str, data: dict[str, Any]) -> "Seen":
     import timm
     import torch
 
-    from ...eye import observe
     from ...eye.tiny.pictures import built
 
     if not timm.is_model(name):
@@ -176,11 +182,25 @@ def _of_timm(name: str, data: dict[str, Any]) -> "Seen":
         shown: Any = data.get("pretrained_cfg") or model.default_cfg
         stated = args.get("img_size") or shown["input_size"][1:]
         size = (stated, stated) if isinstance(stated, int) else tuple(stated)
-        seen = observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
+        seen = _seen_at(model, FEW if sum(p.numel() for p in model.parameters()) > LARGE else size, size)
     except Exception as error:
         said = f"architecture {name!r} could not be observed: {error}"
         raise Refused(said, Reason.BEYOND, "architecture") from error
     return seen, whole, (getattr(attention, "num_heads", None), getattr(attention, "num_kv_heads", None))
+
+
+def _seen_at(model: "nn.Module", size: tuple[int, ...], stated: tuple[int, ...]) -> "Observation":
+    """What a model of timm turns in a picture of some size, or of the one that it states where it takes no other."""
+    import torch
+
+    from ...eye import observe
+
+    try:
+        return observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
+    except ValueError:
+        if size == stated:
+            raise
+    return _seen_at(model, stated, stated)
 
 
 def _small(name: str, args: dict[str, Any], attention: Any) -> "nn.Module":

@@ -69,7 +69,7 @@ def detect(path: str | Path, *, part: str | None = None, allow_pickle: bool = Fa
     source = read(Path(path), allow_pickle=allow_pickle)
     qk = source.qk_tensors(part)
     said, found = qk.pair_word(source.layout), layout_of_weights(source.tensors, qk)
-    about = str(path), source.format, qk.rotary.model_type, said, source.why
+    about = str(path), source.kind, qk.rotary.model_type, said, source.why
     return Detection(*about, found.word, found.z, found.odd, source.lost)
 
 

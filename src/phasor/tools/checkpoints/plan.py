@@ -36,6 +36,11 @@ class ConversionPlan:
     notes: tuple[str, ...] = ()  # what the result has no place for, and what was taken where nothing is said
 
     @property
+    def kind(self) -> str:
+        """The format of the result in words."""
+        return self.source.kind if self.format == self.source.format else self.format
+
+    @property
     def size(self) -> int:
         """The bytes that will be written."""
         return sum(output.size for output in self.outputs)
@@ -47,13 +52,13 @@ class ConversionPlan:
         total = sum(tensor.size for tensor in source.tensors.values())
         lines = [
             f"source   {source.path}",
-            f"  format {source.format}: {counted(source.tensors, 'tensor')}, {size_text(total)} in "
+            f"  format {source.kind}: {counted(source.tensors, 'tensor')}, {size_text(total)} in "
             f"{counted(source.files, 'file')}",
             f"  model  {rotary.model_type}{f', {rotary.part}' if rotary.part else ''}: "
             f"{counted(self.qk.attentions, 'attention')} with {rotary.num_heads} heads of q and "
             f"{rotary.num_kv_heads} of k; {next(iter(rotary.distinct)).describe()}",
             f"  layout {self.layouts[0]} ({source.why})",
-            f"result   format {self.format}, layout {self.layouts[1]}: {size_text(self.size)} in "
+            f"result   format {self.kind}, layout {self.layouts[1]}: {size_text(self.size)} in "
             f"{counted(self.outputs, 'file')}",
             f"moves    {counted(self.moves, 'tensor')}, {size_text(moved)} ({moved / max(total, 1):.1%}); the others "
             "stay byte for byte",
@@ -98,7 +103,8 @@ def make_plan(
     """Read a checkpoint's headers and config, and lay out its conversion. Nothing is written, and no tensor read.
 
     ``to``: a layout (``"halves"``, ``"interleaved"``, ``"native"``), in the source's own format, or a format
-    (``"transformers"``, ``"meta"``, ``"mistral"``, ``"gguf"``), in the layout that it is read in.
+    (``"transformers"``, ``"meta"``, ``"mistral"``, ``"gguf"``), in the layout that it is read in; of
+    diffusers and timm their own alone.
     ``source_layout`` says how the pairs lie where that is known better. ``part`` of a composite model: without it, its
     text model. Raises ``ValueError`` for a source that is damaged or not understood, and where nothing would change.
     """
@@ -109,6 +115,11 @@ def make_plan(
         source = _told(source, source_layout)
     qk = source.qk_tensors(part)
     form = source.format if to in WORDS else to
+    if form != "transformers" and source.kind != source.format:
+        raise ValueError(
+            f"{source.path}: a model of {source.kind} has no place in the format {form}; exchange its pairs alone "
+            f"(--to {', '.join(WORDS)})"
+        )
     target = to if to in WORDS and form == "transformers" else FORMATS[form].layout(qk)
     if to in WORDS and to not in ("native", target):
         raise ValueError(
@@ -117,7 +128,9 @@ def make_plan(
         )
     before, after = (qk.pair_word(word) for word in (source.layout, target))
     if before == after and form == source.format and source.keep.get("safe", True):
-        raise ValueError(f"{source.path}: is {form} in {before} already ({source.why}); there is nothing to convert")
+        raise ValueError(
+            f"{source.path}: is {source.kind} in {before} already ({source.why}); there is nothing to convert"
+        )
     quantized = source.config.get("quantization_config") or {}
     if not isinstance(quantized, dict):
         file = source.folder / "config.json"

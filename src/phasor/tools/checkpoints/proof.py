@@ -31,8 +31,8 @@ def prove(plan: ConversionPlan, folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{folder}: {name}: its bytes are not those of the source; nothing was put in place")
     return {
         "model_type": plan.qk.rotary.model_type,
-        "from": {"format": source.format, "layout": plan.layouts[0], "why": source.why},
-        "to": {"format": plan.format, "layout": plan.layouts[1]},
+        "from": {"format": source.kind, "layout": plan.layouts[0], "why": source.why},
+        "to": {"format": plan.kind, "layout": plan.layouts[1]},
         "tensors": {"byte_identical": len(source.tensors) - len(plan.moves), "moved": len(plan.moves)},
         "moved": {name: move.what for name, move in plan.moves.items()},
     }

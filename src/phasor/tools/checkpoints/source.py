@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...models.reading.pictures import CLASS, of_pictures
 from .output import Output
 from .qk_tensors import QKTensors, find_qk_tensors
 from .stored import Tensor, place_of
@@ -48,6 +49,11 @@ class Source:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def kind(self) -> str:
+        """The format in words: folders of diffusers and timm are as those of transformers."""
+        return CLASS.get(of_pictures(self.config), self.format)
+
+    @property
     def folder(self) -> Path:
         return self.path if self.path.is_dir() else self.path.parent
 
@@ -65,6 +71,10 @@ class Source:
 
     def qk_tensors(self, part: str | None = None) -> QKTensors:
         """All that follows the pair layout, with errors about the config in the words of its file."""
+        if self.kind != self.format:
+            from .seen_tensors import find_seen_tensors  # it builds the class, and runs it
+
+            return find_seen_tensors(self.folder, self.config, self.tensors)
         return find_qk_tensors(self.folder, self.config, self.tensors, part, file=self.stated, keys=self.keys)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ....models.reading.load import ALONE
 from ....models.rows import MISTRAL
 from ....support.registry import register
 from ..permutation import WORDS
@@ -46,6 +47,11 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     for form in FORMATS.values():
         if form.recognised(path):
             return form.read(path, allow_pickle=allow_pickle)
+    if path.is_file() and path.suffix in ALONE:
+        raise ValueError(
+            f"{path}: must be a folder with a config.json, got weights alone, which do not say how the model rotates; "
+            "name the folder of its model (of diffusers: load it with from_single_file, and save_pretrained it)"
+        )
     raise ValueError(
         f"{path}: must hold a checkpoint of {', '.join(FORMATS)}: model.safetensors or its index beside config.json, "
         "consolidated.00.pth or consolidated.safetensors beside params.json, or a .gguf"

@@ -1,4 +1,5 @@
 """Folders of transformers: ``config.json`` beside ``model.safetensors``, or shards with an index, or pickles.
+Those of timm are alike, and those of diffusers have other names.
 
 Other formats are written in this one with transformers' names; its own files keep their shards, order and headers.
 """
@@ -7,6 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ....models.reading.load import PIPELINE, TRANSFORMER
+from ....models.reading.load import load as load_config
+from ....models.reading.pictures import of_pictures
 from ....support.json_files import read_json
 from ..opening import plain_name
 from ..output import Output, Segment, as_json, merged, segment, whole_file
@@ -18,20 +22,35 @@ from .safetensors_file import SafetensorsFile, read_header, write_header
 
 CONFIG = "config.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-OLD_SINGLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+OLD = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+DIFFUSION, OLD_DIFFUSION = "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin"
+SAFE = (SINGLE, INDEX, DIFFUSION, f"{DIFFUSION}.index.json")
+NAMES = (*SAFE, *OLD, OLD_DIFFUSION, f"{OLD_DIFFUSION}.index.json")
 SHARD = 5 * 10**9
 
 
 def recognised(path: Path) -> bool:
-    return path.is_dir() and any((path / name).exists() for name in (SINGLE, INDEX, OLD_SINGLE, OLD_INDEX))
+    return path.is_dir() and (_there(path) != [] or (path / PIPELINE).is_file())
+
+
+def _there(path: Path) -> list[str]:
+    return [name for name in NAMES if (path / name).exists()]
 
 
 def read(path: Path, *, allow_pickle: bool = False) -> Source:
-    """Raises ``ValueError`` naming file, key and rule for anything that is damaged or contradicts itself."""
-    there = [name for name in (SINGLE, INDEX, OLD_SINGLE, OLD_INDEX) if (path / name).exists()]
-    safe = [name for name in there if name in (SINGLE, INDEX)]
+    """Raises ``ValueError`` naming file, key and rule for anything that is damaged or contradicts itself.
+
+    Of the folder of a pipeline of diffusers that of its transformer is read: it is a checkpoint of its own.
+    """
+    if (path / PIPELINE).is_file():
+        load_config(path)  # it says where there is no transformer
+        path = path / TRANSFORMER
+    there = _there(path)
+    if not there:
+        raise ValueError(f"{path}: has no weights: {NAMES[2]}, or its index, is missing")
+    safe = [name for name in there if name in SAFE]
     if len(safe) > 1:
-        raise ValueError(f"{path}: has {SINGLE} and {INDEX}; remove the one that does not belong to the model")
+        raise ValueError(f"{path}: has {safe[0]} and {safe[1]}; remove the one that does not belong to the model")
     first = (safe or there)[0]
     files: dict[Path, SafetensorsFile] = {}
 
@@ -45,7 +64,8 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
     if not tensors:
         raise ValueError(f"{path / first}: holds no tensors")
     config = read_json(path / CONFIG)
-    layout, why = "native", f"{CONFIG}: what the code of model_type {config.get('model_type')!r} reads"
+    key = of_pictures(config) or "model_type"
+    layout, why = "native", f"{CONFIG}: what the code of {key} {config.get(key)!r} reads"
     if (path / MARK).exists():
         layout, why = _marked(path / MARK)
     own = (*shards, first, CONFIG)
@@ -126,6 +146,7 @@ def _same(source: Source, moves: Mapping[str, Move]) -> list[Output]:
 
 def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
     """New safetensors files, in shards of at most `SHARD` bytes."""
+    single = DIFFUSION if of_pictures(source.config) == "_class_name" else SINGLE
     shards: list[list[str]] = [[]]
     size = 0
     for name, tensor in source.tensors.items():
@@ -137,12 +158,14 @@ def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
     files: list[Output] = []
     listed: dict[str, str] = {}
     for i, names in enumerate(shards, 1):
-        file = SINGLE if len(shards) == 1 else f"model-{i:05d}-of-{len(shards):05d}.safetensors"
+        file = single if len(shards) == 1 else f"{single[:-12]}-{i:05d}-of-{len(shards):05d}.safetensors"
         files.append(safetensors_output(file, {name: source.tensors[name] for name in names}, moves))
         listed |= dict.fromkeys(names, file)
     if len(shards) > 1:
         total = sum(tensor.size for tensor in source.tensors.values())
-        files.append(Output(INDEX, (as_json({"metadata": {"total_size": total}, "weight_map": listed}),)))
+        files.append(
+            Output(f"{single}.index.json", (as_json({"metadata": {"total_size": total}, "weight_map": listed}),))
+        )
     return files
 
 
