@@ -157,7 +157,7 @@ def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Gri
 def _rotation(spec: RotarySpec, at: Tensor, length: int | None, dtype: torch.dtype, polar: bool) -> Rotation:
     """That of the spec; ``polar``: cos and sin by `torch.polar`, which rounds some otherwise in the last bit."""
     rotation = Rotation.at(spec, at, length, dtype=dtype)
-    if not polar or spec.angles == "exact":
+    if not polar or spec.angles == "exact" or rotation.second is not None:
         return rotation
     angles = Phases(spec, at, length, dtype=dtype).angles()
     table = torch.polar(torch.ones_like(angles), angles)

@@ -79,5 +79,5 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
 def _is_table(tape: Tape, number: int, tokens: int) -> bool:
     """Whether a value differs between tokens: all, or some where others pass or have a table of their own."""
     value = tape.values[number]
-    some = set() if number in tape.weights else {size for size in value.shape[:-1] if 1 < size < tokens}
+    some: set[int] = set() if number in tape.weights else {size for size in value.shape[:-1] if 1 < size < tokens}
     return any(varies(value, size) for size in (tokens, *some))

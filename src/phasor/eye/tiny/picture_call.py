@@ -114,7 +114,7 @@ class _Call:
     @property
     def words(self) -> tuple[int, ...]:
         """The axes of a text but for its width."""
-        return (1, self.places) if self.text == "places" else self.text
+        return (1, self.places) if isinstance(self.text, str) else self.text
 
     @property
     def whole(self) -> int:
