@@ -82,6 +82,12 @@ def test_queries_and_keys_of_different_tokens(tensor_format):
     assert torch.equal(d, b)
 
 
+def test_keys_at_positions_of_their_own_keep_the_arithmetic_of_their_dtype():
+    q, k, at = torch.randn(1, 2, 1, 8, dtype=torch.float64), torch.randn(1, 2, 3, 8), torch.tensor([5, 77_777, 123_456])
+    found = rotate(q, k, at[:1], RotarySpec(head_dim=8), k_positions=at, kernel="reference")[1]
+    assert torch.equal(found, rotate(k, None, at, RotarySpec(head_dim=8), kernel="reference")[0])
+
+
 @pytest.mark.parametrize("shape, num_heads", [((2, 7, 3, 4, 16), None), ((2, 7, 8, 16), 4), ((7, 3, 4, 16), None)])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_packed_projections(shape, num_heads, gradient):
