@@ -12,11 +12,13 @@ from setuptools.command.build_ext import build_ext
 HERE = Path("src/phasor/rotary/kernels/native/c")
 # Products and sums are rounded one by one: the bits of every kernel are those of the plain expression.
 EXACT = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno"] if sys.platform != "win32" else ["/O2"]
+AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mf16c"]
 # Each set of instructions is a file, compiled with flags of its own; which of them a machine has is seen at run time.
 SETS = {
     "set_portable.c": [],
     "set_avx2.c": ["-mavx2", "-mf16c"],
-    "set_avx512.c": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mf16c"],
+    "set_avx512.c": AVX512,
+    "set_avx512_bf16.c": [*AVX512, "-mavx512bf16"],
     "set_neon.c": [],
 }
 

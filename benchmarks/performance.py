@@ -41,10 +41,10 @@ Where another library is measured in units of phasor, a larger number is better 
 
 What stops the goals that are missed: half precision is bound by instructions wherever memory is not slow. With AVX2 a
 loop has 45 for each 64 bytes of heads in bfloat16 (56 where pairs are permuted), and a copy 4. With AVX-512 there are
-13 on whole vectors, two in a cycle: a head of 128 channels takes 26 cycles, its copy out of the second cache 15. The
-conversions of `avx512_bf16` do not help: one takes as long as the five instructions that round two vectors, and makes
-denormals zero. Zen 4 has half their rate: 9.5 cycles for 64 bytes, a copy 7. Of 35
-microseconds at 64 tokens 2 to 5 are the call, its new tensors, cos and sin.
+13 on whole vectors, two in a cycle: a head of 128 channels takes 26 cycles, its copy out of the second cache 15. Zen 4
+has half their rate: 8 cycles for 64 bytes, a copy 5. There `avx512_bf16` rounds two vectors at once, and
+rows whose small numbers it would make zero go the other way: 7 cycles, with every product rounded 11 instead of 18.
+float16 has no such way. Of 35 microseconds at 64 tokens 2 to 5 are the call, its new tensors, cos and sin.
 
 float32 is bound by the second cache: beside its copy a head of 128 channels reads 512 bytes of cos and sin, once for
 four heads. On Zen 4 the bare loop then takes 1.06 to 1.17 copies. Ragged heads go one after the other.

@@ -274,7 +274,7 @@ def sets() -> list[str]:
     if NATIVE is None:
         return []
     best, found = NATIVE.use(None), []
-    for name in ("avx512", "avx2", "neon", "portable"):
+    for name in ("avx512_bf16", "avx512", "avx2", "neon", "portable"):
         try:
             found.append(NATIVE.use(name))
         except ValueError:

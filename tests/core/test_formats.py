@@ -29,6 +29,12 @@ def test_packed_documents():
         assert torch.equal(got[1][part], alone[1][0])
 
 
+def test_keys_at_positions_of_their_own_keep_the_arithmetic_of_their_dtype():
+    q, k, at = torch.randn(1, 2, 1, 8, dtype=torch.float64), torch.randn(1, 2, 3, 8), torch.tensor([5, 77_777, 123_456])
+    found = rotate(q, k, at[:1], RotarySpec(head_dim=8), k_positions=at, kernel="reference")[1]
+    assert torch.equal(found, rotate(k, None, at, RotarySpec(head_dim=8), kernel="reference")[0])
+
+
 def test_the_module_has_nothing_to_damage():
     rotary = Rotary(RotarySpec(head_dim=16))
     assert not list(rotary.parameters())

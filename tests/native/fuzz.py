@@ -47,6 +47,7 @@ from phasor.rotary.apply.outputs import overlaps_itself
 from phasor.rotary.kernels.native import autograd
 from phasor.rotary.kernels.native import kernel as native
 
+SETS = ("", "", "avx512_bf16", "avx512", "avx2", "portable", "neon", "\ud800")
 LAYOUT = ("head_dim", "rotary_dim", "trailing", "interleaved", "blocks", "permuted")
 
 
@@ -123,7 +124,7 @@ def raw_call(seed: str) -> tuple[Any, list[Any], Any] | None:
     kind = one("apply", "rotate", "rotate", "plan", "use")
     try:
         if kind == "use":
-            return extension.use, [one(*JUNK, "", "", "avx512", "avx2", "portable", "neon", "\ud800")], None
+            return extension.use, [one(*JUNK, *SETS)], None
         if kind == "plan":
             return (lambda: some_plan(rng, draw.spec)), [], None
         q: Any = draw.tensor(draw.shape(draw.heads), draw.dtype)

@@ -11,7 +11,7 @@ from phasor.rotary.kernels.native import kernel as native
 from phasor.rotary.kernels.native.autograd import plan_of
 
 pytestmark = pytest.mark.skipif(bool(native.MISSING), reason=native.MISSING)
-SETS = ("portable", "avx2", "avx512", "neon")
+SETS = ("portable", "avx2", "avx512", "avx512_bf16", "neon")
 
 
 @pytest.mark.parametrize("name", SETS)

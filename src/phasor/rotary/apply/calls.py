@@ -143,7 +143,10 @@ def rotate(
         both, several = (positions, positions if k_positions is None else k_positions), spec.axes.count > 1
         return pair_on_shards(q, k, both, tensor_format, num_heads, spec.head_dim, out, (rotated, rotated), several)
     at = Phases(spec, positions, seq_len, dtype=q.dtype)
-    k_at = None if k_positions is None or k is None else Phases(spec, k_positions, seq_len, dtype=q.dtype)
+    k_at = None
+    if k_positions is not None and k is not None:
+        check_tensor("k", k)
+        k_at = Phases(spec, k_positions, seq_len, dtype=k.dtype)
     return _rotate(q, k, at, tensor_format, num_heads, kernel, out, k_angles=k_at)  # type: ignore[return-value]
 
 

@@ -1,6 +1,9 @@
 /* Sixteen values at a time: x86-64 with AVX-512 F, BW, DQ and VL. */
 enum { NAME(W) = 16 };
 #define F __m512
+#ifdef __AVX512BF16__
+#define QUICK
+#endif
 
 INLINE F NAME(load)(const float *p) { return _mm512_loadu_ps(p); }
 INLINE void NAME(store)(float *p, F v, int nt) {

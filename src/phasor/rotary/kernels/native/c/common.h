@@ -12,6 +12,7 @@ enum { PLAIN, APART, TWICE };                          /* the orders in which co
 enum { READ_PAIRS = 1, WRITE_PAIRS = 2 };              /* how pairs lie in a row: one beside the other, or in halves */
 enum { HALVES, TO_HALVES, TO_NEIGHBOURS, NEIGHBOURS };
 enum { ABREAST = 4 };  /* rows that rotate side by side: cos and sin are read once; no cache has fewer ways */
+enum { LONG = 128, FAR = 2 << 20 }; /* bytes of half a row, and of all rows, from which the walk is another */
 enum { NEAR = 2048 };  /* bytes to the next row, at most, for which both are one stretch */
 enum { AT_ONCE = 16 }; /* rows that are rotated part by part, in the first cache */
 enum { KEPT = 16 * MAX_PAIRS };                         /* bytes of rows that are read before they are written */
@@ -43,15 +44,20 @@ INLINE Rows after(Rows of, int64_t rows) {
 INLINE Rows beside(Rows of, int64_t y, int64_t x, int64_t angles) {
   return (Rows){of.y + y, of.x + x, of.c + angles, of.s + angles, of.count, of.next_y, of.next_x, of.next_table};
 }
-/* Whether a row is vectors alone, and long: then the few heads of one token are worth a walk. */
+/* Whether a row is vectors alone, and long: then the few heads of one token are worth a walk; of pairs that move, only
+   where heads leave the second cache. */
 INLINE int is_whole(const Job *job) {
-  const int64_t vector = dtype_of_rows(job) == F32 ? LANES / 2 : LANES;
-  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 &&
-         (!job->permuted || job->pairs > LANES);
+  const int64_t vector = dtype_of_rows(job) == F32 ? LANES / 2 : LANES, size = job->dtype == F32 ? 4 : 2;
+  const int64_t bytes = job->batch * job->tokens * job->of[0].heads * job->width * size;
+  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 && job->pairs * size >= LONG &&
+         (!job->permuted || (job->pairs > LANES && bytes > FAR));
 }
 INLINE int moves(int form) { return form == TO_HALVES || form == TO_NEIGHBOURS; }
+enum { QUICK_BF16 = F16 + 1 }; /* bfloat16 by the machine's own instructions (quick.h), and without them */
+INLINE int is_bf16(int dtype) { return dtype == BF16 || dtype == QUICK_BF16; }
+INLINE int plain(int dtype) { return dtype == QUICK_BF16 ? BF16 : dtype; }
 /* Whether cos and sin are staged twice, for each member of a pair. */
-INLINE int are_doubled(int form, int dtype) { return form == NEIGHBOURS && dtype != BF16; }
+INLINE int are_doubled(int form, int dtype) { return form == NEIGHBOURS && !is_bf16(dtype); }
 typedef struct { /* what vectors hold of some rows: of every one the same few pairs; the rows are `next` bytes apart */
   const char *at;
   char *to;

@@ -25,13 +25,15 @@
 
 /* One translation unit in several files: a call for one token is 2 us long, and the compiler inlines across them. */
 
+typedef int64_t Axes[2][2 * MAX_AXES];
 typedef struct {
   PyObject *x[2], *out[2]; /* no first output: new ones */
+  View in[2]; /* of x: reading them twice takes as long as a few rows */
+  Axes axes;
   Order order;
   int count, transposed, gradients, apart; /* gradients are kept; k has tokens of its own, and is the next job */
   int64_t heads, width; /* of q, and the width of all, where the last axis holds them side by side; else 0 */
 } Call;
-typedef int64_t Axes[2][2 * MAX_AXES];
 
 static int read_sizes(PyObject *heads, PyObject *layout, Call *call) {
   if (heads == Py_None) return 1;
@@ -60,10 +62,9 @@ static int read_call(Job *job, PyObject *const *a, PyObject *layout, int apart, 
   }
   if (!read_order(a[3], &call->order) || !read_sizes(a[5], layout, call)) return 0;
   for (int m = 0; m < call->count; m++) {
-    View in;
-    Axes axes;
-    if (!read_heads(call->x[m], &in, m ? 0 : call->heads, call->width, axes[0]) || is_signed(call->x[m]) ||
-        !place_in(job, m, &in, &in, call))
+    View *in = &call->in[m];
+    if (!read_heads(call->x[m], in, m ? 0 : call->heads, call->width, call->axes[m]) || is_signed(call->x[m]) ||
+        !place_in(job, m, in, in, call))
       return 0;
   }
   return undisturbed();
@@ -72,19 +73,18 @@ static int read_call(Job *job, PyObject *const *a, PyObject *layout, int apart, 
 /* The rotated pair: new tensors, or those given. */
 static PyObject *rotated(Job *job, const Call *call) {
   PyObject *y[2] = {NULL, NULL}, *pair = NULL;
-  View in[2] = {0}, out[2] = {0};
-  Axes of_in, of_out;
+  View out[2] = {0};
+  Axes of_out;
   int placed = 1, counted[2] = {0}, done = 1;
   const int given = call->out[0] != NULL;
   for (int m = 0; m < call->count && placed; m++) {
-    placed = read_heads(call->x[m], &in[m], 0, call->width, of_in[m]);
-    y[m] = !placed ? NULL : given ? call->out[m] : new_like(call->x[m], &in[m]);
+    y[m] = given ? call->out[m] : new_like(call->x[m], &call->in[m]);
     if (given) Py_XINCREF(y[m]);
     placed = y[m] && read_heads(y[m], &out[m], 0, call->width, of_out[m]) &&
-             place_in(job, m, &in[m], &out[m], call) &&
+             place_in(job, m, &call->in[m], &out[m], call) &&
              (!given || (is_apart(job, &out[m]) && (!call->apart || is_apart(job + 1, &out[m]))));
   }
-  if (placed && (!given || may_write_all(call->x, y, in, out, call->count, call->gradients, counted))) {
+  if (placed && (!given || may_write_all(call->x, y, call->in, out, call->count, call->gradients, counted))) {
     for (int m = 0; m < (call->apart ? call->count : 1); m++) run(job + m, !given);
     done = !given || count_versions(y, counted, call->count);
     pair = done ? PyTuple_Pack(2, y[0], y[1] ? y[1] : Py_None) : NULL;

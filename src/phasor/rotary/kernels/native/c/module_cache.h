@@ -89,10 +89,11 @@ static int64_t *read_slots(const Job *job, const View *x, int64_t room) {
 
 /* Everything but q's result, which may lie anywhere but in a cache; what is read of slots must be freed. */
 static int read_into_cache(Job *job, Job *of_values, PyObject *const *a, const Call *call, int by_head, const View *y) {
-  View q, k, v, keys, values, slots, k_scale, v_scale;
+  View v, keys, values, slots, k_scale, v_scale;
+  const View *q = &call->in[0], *k = &call->in[1];
   Job other = {0};
-  if (call->count != 2 || job->per_head || !read_tensor(a[0], &q) || !read_tensor(a[1], &k) || !read_tensor(a[8], &v) ||
-      !read_tensor(a[9], &keys) || !read_tensor(a[10], &values) || !read_tensor(a[11], &slots))
+  if (call->count != 2 || job->per_head || !read_tensor(a[8], &v) || !read_tensor(a[9], &keys) ||
+      !read_tensor(a[10], &values) || !read_tensor(a[11], &slots))
     return 0;
   for (int i = 8; i < 12; i++)
     if (is_signed(a[i]) || (i < 11 && call->gradients && learns(a[i]))) return 0;
@@ -104,11 +105,11 @@ static int read_into_cache(Job *job, Job *of_values, PyObject *const *a, const C
   const int slot = by_head ? 2 : 1, head = by_head ? 1 : 2;
   if (!read_cache(job, &keys, by_head, job->width) || !read_cache(job, &values, by_head, other.width)) return 0;
   if (keys.shape[0] != values.shape[0] || keys.shape[slot] != values.shape[slot]) return 0;
-  const View *given[] = {&q, &k, &v, &slots, y};
+  const View *given[] = {q, k, &v, &slots, y};
   for (int i = 0; i < 5; i++)
     if (given[i] && (overlap(given[i], &keys) || overlap(given[i], &values))) return 0;
   if (!is_apart(job, &keys) || !is_apart(job, &values)) return 0;
-  if (overlap(&keys, &values) || (y && (overlap(y, &k) || overlap(y, &v) || overlap(y, &slots)))) return 0;
+  if (overlap(&keys, &values) || (y && (overlap(y, k) || overlap(y, &v) || overlap(y, &slots)))) return 0;
   Slots *to = &job->slots;
   const Tensor *from = &other.of[0];
   *to = (Slots){
@@ -154,17 +155,17 @@ static PyObject *rotate_into_cache(PyObject *self, PyObject *const *a, Py_ssize_
   (void)self;
   Job job = {0}, values = {0};
   Call call;
-  View in, out;
+  View out;
   if (n != 17) return PyErr_Format(PyExc_TypeError, "rotate_into_cache takes 17 arguments");
   const int by_head = PyUnicode_Check(a[12]) && !PyUnicode_CompareWithASCIIString(a[12], "HND");
   if (!by_head && !(PyUnicode_Check(a[12]) && !PyUnicode_CompareWithASCIIString(a[12], "NHD"))) return decline();
   if (!read_call(&job, a, NULL, 0, &call) || !read_rotation(&job, a[2], 0, call.gradients) || wanted(&call))
     return decline();
   PyObject *y = a[7] == Py_None ? NULL : a[7], *changed[] = {a[9], a[10], y};
-  int counted[3] = {0}, good = read_tensor(a[0], &in), done = 0;
+  int counted[3] = {0}, good = 1, done = 0;
   if (good && y)
-    good = read_tensor(y, &out) && place(&job, 0, &in, &out, call.order) &&
-           is_apart(&job, &out) && may_write_all(a, &y, &in, &out, 1, call.gradients, counted + 2);
+    good = read_tensor(y, &out) && place(&job, 0, call.in, &out, call.order) &&
+           is_apart(&job, &out) && may_write_all(a, &y, call.in, &out, 1, call.gradients, counted + 2);
   for (int i = 0; i < 2 && good; i++) {
     View cache;
     good = read_tensor(a[9 + i], &cache) && may_write(a[9 + i], &cache, &counted[i]);
@@ -173,10 +174,10 @@ static PyObject *rotate_into_cache(PyObject *self, PyObject *const *a, Py_ssize_
   if (good && y)
     Py_INCREF(y);
   else if (good)
-    y = new_like(a[0], &in);
+    y = new_like(a[0], call.in);
   else
     y = NULL;
-  if (y && read_tensor(a[0], &in) && read_tensor(y, &out) && place(&job, 0, &in, &out, call.order)) {
+  if (y && read_tensor(y, &out) && place(&job, 0, call.in, &out, call.order)) {
     job.count = 2;
     done = run_into_cache(&job);
     if (done && !count_versions(changed, counted, 3)) Py_CLEAR(y);

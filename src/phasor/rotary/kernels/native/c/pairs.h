@@ -1,21 +1,26 @@
 /* Pairs, whole vectors at a time, for one set of instructions. Part of rows.h. */
 
+#include "quick.h"
+
 /* 16-bit activations are widened two vectors at a time. bfloat16 falls into even and odd channels, which needs no
    shuffle, float16 into low and high ones; cos and sin are staged in the order in which a row wants them. */
 INLINE void NAME(widen)(const char *x, F *u, F *v, int dtype) {
-  if (dtype == BF16)
+  if (is_bf16(dtype))
     NAME(load_bf16)((const uint16_t *)x, u, v);
   else
     NAME(load_f16)((const uint16_t *)x, u, v);
 }
 INLINE void NAME(narrow)(char *y, F u, F v, int dtype, int nt) {
-  if (dtype == BF16)
+  if (dtype == QUICK_BF16)
+    NAME(quick_store)(y, u, v, nt);
+  else if (dtype == BF16)
     NAME(store_bf16)((uint16_t *)y, u, v, nt);
   else
     NAME(store_f16)((uint16_t *)y, u, v, nt);
 }
 /* Two products less or plus each other, each of them rounded before where that is asked for. */
 INLINE F NAME(joined)(F p, F q, int plus, int dtype, int rounded) {
+  if (rounded && dtype == QUICK_BF16) return NAME(quick_sum)(p, q, plus);
   if (rounded && dtype == BF16) NAME(round_two_bf16)(&p, &q);
   if (rounded && dtype == F16) p = NAME(round_f16)(p), q = NAME(round_f16)(q);
   return plus ? p + q : p - q;
@@ -23,28 +28,44 @@ INLINE F NAME(joined)(F p, F q, int plus, int dtype, int rounded) {
 #define LESS(p, q) NAME(joined)(p, q, 0, dtype, rounded)
 #define PLUS(p, q) NAME(joined)(p, q, 1, dtype, rounded)
 
-/* 2 W pairs of halves in half precision. */
-INLINE void NAME(halves)(char *ya, char *yb, const char *xa, const char *xb, const float *c, const float *s, int dtype,
-                         int nt, int rounded) {
-  const F c0 = NAME(load)(c), s0 = NAME(load)(s), c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
-  F a0, a1, b0, b1;
-  NAME(widen)(xa, &a0, &a1, dtype);
-  NAME(widen)(xb, &b0, &b1, dtype);
-  NAME(narrow)(ya, LESS(a0 * c0, b0 * s0), LESS(a1 * c1, b1 * s1), dtype, nt);
-  NAME(narrow)(yb, PLUS(a0 * s0, b0 * c0), PLUS(a1 * s1, b1 * c1), dtype, nt);
-}
-
-/* W interleaved pairs in half precision; for float16 cos is staged twice, and sin with the sign of each member. */
-INLINE void NAME(neighbours)(char *y, const char *x, const float *c, const float *s, int dtype, int nt, int rounded) {
-  const F c0 = NAME(load)(c), s0 = NAME(load)(s);
-  F a, b;
-  NAME(widen)(x, &a, &b, dtype);
-  if (dtype == BF16) {
-    NAME(narrow)(y, LESS(a * c0, b * s0), PLUS(a * s0, b * c0), dtype, nt);
-    return;
+/* In half precision, of some rows `parts` vectors of each half, or of interleaved channels, for which float16 has cos
+   staged twice, and sin with the sign of each member. All are read before the first is written: a read waits for what
+   goes to an address that ends in the same twelve bits. 0 if a quick way does not suit: then nothing is written. */
+enum { NAME(READ) = NAME(W) == 16 ? 4 : 2 };
+INLINE int NAME(turned)(Rows of, int rows, int parts, int64_t half, int dtype, int form, int nt, int rounded) {
+  const int n = rows * parts, count = form == HALVES ? 2 * n : n;
+  const int angles = form == NEIGHBOURS && is_bf16(dtype) ? NAME(W) : 2 * NAME(W);
+#define PLACE(next) i % n / parts * (next) + i % n % parts * 4 * NAME(W) + i / n * half
+  F u[2 * ABREAST], v[2 * ABREAST];
+  for (int i = 0; i < count; i++) NAME(widen)(of.x + PLACE(of.next_x), u + i, v + i, dtype);
+  if (dtype == QUICK_BF16) {
+    NAME(Fit) all = NAME(FIT);
+    for (int i = 0; i < count; i++) all = NAME(words_fit)(all, of.x + PLACE(of.next_x));
+    if (!NAME(do_fit)(all)) return 0;
   }
-  const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
-  NAME(narrow)(y, PLUS(a * c0, NAME(swap)(a) * s0), PLUS(b * c1, NAME(swap)(b) * s1), dtype, nt);
+  for (int i = 0; i < n; i++) {
+    const float *c = of.c + i / parts * of.next_table + i % parts * angles, *s = c + (of.s - of.c);
+    const F c0 = NAME(load)(c), s0 = NAME(load)(s), a = u[i], b = v[i];
+    if (form == NEIGHBOURS && is_bf16(dtype)) {
+      u[i] = LESS(a * c0, b * s0);
+      v[i] = PLUS(a * s0, b * c0);
+      continue;
+    }
+    const F c1 = NAME(load)(c + NAME(W)), s1 = NAME(load)(s + NAME(W));
+    if (form == NEIGHBOURS) {
+      u[i] = PLUS(a * c0, NAME(swap)(a) * s0);
+      v[i] = PLUS(b * c1, NAME(swap)(b) * s1);
+      continue;
+    }
+    const F d = u[i + n], e = v[i + n];
+    u[i] = LESS(a * c0, d * s0);
+    v[i] = LESS(b * c1, e * s1);
+    u[i + n] = PLUS(a * s0, d * c0);
+    v[i + n] = PLUS(b * s1, e * c1);
+  }
+  for (int i = 0; i < count; i++) NAME(narrow)(of.y + PLACE(of.next_y), u[i], v[i], dtype, nt);
+#undef PLACE
+  return 1;
 }
 
 /* Whole vectors of `count` rows of float32 with the same cos and sin, staged as for float16, which stay in registers: a
@@ -68,17 +89,18 @@ INLINE void NAME(floats)(Rows of, int count, int64_t end, int64_t half, int form
   }
 }
 
-/* Whole vectors of rows, of half precision of one: the first `end` channels of each half, or of all if they are
-   interleaved. */
-INLINE void NAME(whole)(Rows of, int count, int64_t end, int64_t half, int dtype, int form, int nt, int rounded) {
-  for (int64_t i = 0; nt && i < count; i++)
+/* Whole vectors of rows: the first `end` channels of each half, or of all if they are interleaved. */
+INLINE void NAME(whole)(Rows of, int rows, int64_t end, int64_t half, int dtype, int form, int nt, int rounded) {
+  for (int64_t i = 0; nt && i < rows; i++)
     for (int64_t z = 0; z < 2 * half; z += 64) __builtin_prefetch(of.x + i * of.next_x + AHEAD + z, 0, 3);
-  if (dtype == F32) NAME(floats)(of, count, end, half, form, nt);
-  for (int64_t j = 0; dtype != F32 && j < end; j += 2 * NAME(W)) {
-    const Rows now = beside(of, 2 * j, 2 * j, form == NEIGHBOURS && dtype == BF16 ? j / 2 : j);
-    if (form == NEIGHBOURS)
-      NAME(neighbours)(now.y, now.x, now.c, now.s, dtype, nt, rounded);
-    else
-      NAME(halves)(now.y, now.y + half, now.x, now.x + half, now.c, now.s, dtype, nt, rounded);
+  if (dtype == F32) return NAME(floats)(of, rows, end, half, form, nt);
+  const int most = (form == HALVES ? NAME(READ) / 2 : NAME(READ)) / rows;
+  for (int64_t j = 0, n = 0; j < end; j += 2 * NAME(W) * n) {
+    n = j + 2 * NAME(W) * most <= end ? most : 1;
+    const Rows now = beside(of, 2 * j, 2 * j, form == NEIGHBOURS && is_bf16(dtype) ? j / 2 : j);
+#define TURNED(n, dtype) NAME(turned)(now, rows, n, half, dtype, form, nt, rounded)
+    if (!(n == 1 ? TURNED(1, dtype) : TURNED(most, dtype)))
+      n == 1 ? TURNED(1, plain(dtype)) : TURNED(most, plain(dtype));
+#undef TURNED
   }
 }

@@ -18,7 +18,7 @@ static Rotate chosen;
 static const char *name_of_chosen = "";
 
 #if defined(__x86_64__)
-/* Which of avx2 and avx512 this machine and its system have. */
+/* Which of avx2, avx512 and avx512_bf16 this machine and its system have. */
 static int has_avx2(void) {
   unsigned a, b, c, d; /* older compilers do not know f16c by name */
   return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -27,9 +27,14 @@ static int has_avx512(void) {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+static int has_avx512_bf16(void) {
+  unsigned a, b, c, d;
+  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);
+}
 #else
 static int has_avx2(void) { return 0; }
 static int has_avx512(void) { return 0; }
+static int has_avx512_bf16(void) { return 0; }
 #endif
 
 static int take(const char *name, Rotate rotate, int here, const char *wanted) {
@@ -40,7 +45,8 @@ static int take(const char *name, Rotate rotate, int here, const char *wanted) {
 }
 
 int choose_instructions(const char *wanted) {
-  return take("avx512", set_avx512, has_avx512(), wanted) || take("avx2", set_avx2, has_avx2(), wanted) ||
+  return take("avx512_bf16", set_avx512_bf16, has_avx512_bf16(), wanted) ||
+         take("avx512", set_avx512, has_avx512(), wanted) || take("avx2", set_avx2, has_avx2(), wanted) ||
          take("neon", set_neon, 1, wanted) || take("portable", set_portable, 1, wanted);
 }
 

@@ -33,7 +33,7 @@ static NOINLINE void NAME(few)(Rows of, int64_t half, int64_t pairs, int dtype, 
   const int64_t bytes = pairs * (dtype == F32 ? 4 : 2);
   NAME(copy)(x[0], 0, of.x, 0, form & READ_PAIRS ? 2 * bytes : bytes, 1);
   if (!(form & READ_PAIRS)) NAME(copy)(x[1], 0, of.x + half, 0, bytes, 1);
-  TAIL(members)((Rows){.y = y[0], .x = x[0], .c = of.c, .s = of.s}, sizeof *x, 8, dtype, form, rounded);
+  TAIL(members)((Rows){.y = y[0], .x = x[0], .c = of.c, .s = of.s}, sizeof *x, 8, plain(dtype), form, rounded);
   NAME(copy)(of.y, 0, y[0], 0, form & WRITE_PAIRS ? 2 * bytes : bytes, 1);
   if (!(form & WRITE_PAIRS)) NAME(copy)(of.y + half, 0, y[1], 0, bytes, 1);
 }
@@ -45,19 +45,21 @@ static NOINLINE void NAME(few)(Rows of, int64_t half, int64_t pairs, int dtype, 
 INLINE void NAME(stretch)(const Walk *of, int64_t sines, int64_t end, int64_t half, int dtype, int form, int nt,
                           int rounded) {
   const int apart = dtype == F32 && !of->next_table && of->next_y > NEAR;
+  const int64_t once = NAME(READ) * NAME(W) * (form == HALVES ? 1 : 2); /* channels of what is read at once */
   for (int64_t t = 0; t < of->tokens; t++) {
     Rows rows = rows_of(of, t, sines);
     for (; apart && rows.count >= ABREAST; rows = after(rows, ABREAST))
       NAME(whole)(rows, ABREAST, end, half, dtype, form, nt, rounded);
-#define WHOLE(end) EACH(row, rows) NAME(whole)(row, 1, end, half, dtype, form, nt, rounded)
-    if (dtype != F32 && !nt && end == 32) /* loops of known length: in place a sixth faster on a Zen 4 */
-      WHOLE(32);
-    else if (dtype != F32 && !nt && end == 64)
-      WHOLE(64);
-    else if (dtype != F32 && !nt && end == 128)
-      WHOLE(128);
-    else
-      WHOLE(end);
+#define WHOLE(at_once, end)                                                                                            \
+  for (; rows.count >= at_once; rows = after(rows, at_once))                                                           \
+    NAME(whole)(rows, at_once, end, half, dtype, form, nt, rounded);
+    if (dtype != F32 && end == once) /* loops of known length: in place a sixth faster on a Zen 4 */
+      WHOLE(1, once)
+    else if (NAME(READ) == 4 && dtype != F32 && 2 * end == once) {
+      WHOLE(2, once / 2)
+      WHOLE(1, once / 2)
+    } else
+      WHOLE(1, end)
 #undef WHOLE
   }
 }
@@ -65,7 +67,9 @@ INLINE void NAME(stretch)(const Walk *of, int64_t sines, int64_t end, int64_t ha
 /* `each` pairs of every row, of as many rows at once as fill vectors; all of them, or as many as that divides. */
 INLINE void NAME(together)(Rows rows, int64_t half, int each, int dtype, int form, int rounded) {
   const int at_once = NAME(vectors)(dtype) * NAME(W) / each;
-  for (; rows.count > 0; rows = after(rows, at_once)) NAME(members)(rows, half, each, dtype, form, rounded);
+  for (; rows.count > 0; rows = after(rows, at_once))
+    if (!NAME(members)(rows, half, each, dtype, form, rounded))
+      NAME(members)(rows, half, each, plain(dtype), form, rounded);
 }
 
 /* The channels of rows that rotate, from pair j on: pairs that move, and what fills no vectors, part by part. */
@@ -90,7 +94,7 @@ INLINE void NAME(parts)(Rows rows, int64_t j, int64_t per, int here, int dtype, 
   for (; wide == 32 && i + 16 <= per; i += 16) NAME(together)(FROM(some, i), half, 16, dtype, form, rounded);
   for (; i + 8 <= per; i += 8) NAME(together)(FROM(some, i), half, 8, dtype, form, rounded);
   for (; j + 8 <= per; j += 8)
-    EACH(row, FROM(after(rows, some.count), j)) TAIL(members)(row, half, 8, dtype, form, rounded);
+    EACH(row, FROM(after(rows, some.count), j)) TAIL(members)(row, half, 8, plain(dtype), form, rounded);
   if (j < per) EACH(row, FROM(rows, j)) NAME(few)(row, half, per - j, dtype, form, rounded);
 }
 #undef FROM
@@ -176,12 +180,19 @@ typedef void (*NAME(Run))(const Job *, const Walk *);
 #define EVERY(d, r) RUN(d, 0, 0, r) RUN(d, 0, 1, r) RUN(d, 3, 0, r) RUN(d, 3, 1, r) RUN(d, 1, 0, r) RUN(d, 2, 0, r)
 EVERY(0, 0)
 EVERY(1, 0) EVERY(1, 1) EVERY(2, 0) EVERY(2, 1)
+#ifdef QUICK
+EVERY(3, 0) EVERY(3, 1)
+#endif
 #undef EVERY
 #undef RUN
 #define EVERY(d, r)                                                                                                    \
   {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##30##r),                                                   \
    NAME(run_##d##31##r), NAME(run_##d##10##r), NAME(run_##d##20##r)}
-    static const NAME(Run) NAME(runs)[5][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1)};
+static const NAME(Run) NAME(runs)[7][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1),
+#ifdef QUICK
+    EVERY(3, 0), EVERY(3, 1)
+#endif
+};
 #undef EVERY
 
 /* One row whose channels are strided. */
@@ -250,9 +261,7 @@ static void NAME(from_tables)(float *cosine, float *sine, const Tables *of, int6
 static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
   float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
   const int dtype = dtype_of_rows(job);
-  const NAME(Run) run =
-      NAME(runs)[dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded]
-                [job->permuted ? 5 - job->interleaved : 2 * job->interleaved + job->streamed];
+  const int way = job->permuted ? 5 - job->interleaved : 2 * job->interleaved + job->streamed;
   const int order = are_twice(job) ? TWICE : !job->interleaved && !job->permuted && dtype == BF16 ? APART : PLAIN;
   const int64_t of_token = token_floats(job), per_tile = tile_tokens(job),
                 per_entry = (job->tokens + per_tile - 1) / per_tile;
@@ -278,6 +287,11 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
         NAME(stage)(table + i * stride, table + i * stride + of_token / 2, cosine, sine, job->pairs, job->blocks,
                     job->sign, order);
       }
+      int row = dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded;
+#ifdef QUICK
+      if (dtype == BF16 && NAME(table_fits)(table, stride ? tokens * stride : of_token)) row += 4;
+#endif
+      const NAME(Run) run = NAME(runs)[row][way];
       for (int m = 0; m < job->count; m++) {
         const int64_t heads = job->per_head ? 1 : job->of[m].heads;
         if (job->slots.of && m)
@@ -299,4 +313,5 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
 
 #undef F
 #undef NAME
+#undef QUICK
 #undef TAIL

@@ -18,7 +18,11 @@
 #include "avx512.h"
 #include "rows.h"
 
+#ifdef __AVX512BF16__
+const Rotate set_avx512_bf16 = rotate_avx512;
+#else
 const Rotate set_avx512 = rotate_avx512;
+#endif
 #else
 const Rotate set_avx512 = 0;
 #endif

@@ -40,7 +40,7 @@ INLINE void NAME(get_pairs)(Part x, F *a, F *b, int dtype) {
   const __m512i u = NAME(line)(x, piece, 0), v = NAME(line)(x, piece, 1);
   if (dtype == F32) {
     NAME(unzip)(_mm512_castsi512_ps(u), _mm512_castsi512_ps(v), a, b);
-  } else if (dtype == BF16) {
+  } else if (is_bf16(dtype)) {
     NAME(widen_bf16)(u, a, b);
     NAME(widen_bf16)(v, a + 1, b + 1);
   } else {
@@ -57,6 +57,11 @@ INLINE void NAME(put_pairs)(Part y, const F *a, const F *b, int dtype) {
     NAME(zip)(*a, *b, &low, &high);
     u = _mm512_castps_si512(low);
     v = _mm512_castps_si512(high);
+#ifdef QUICK
+  } else if (dtype == QUICK_BF16) {
+    u = NAME(quick)(a[0], b[0]);
+    v = NAME(quick)(a[1], b[1]);
+#endif
   } else if (dtype == BF16) {
     u = NAME(bf16)(a[0], b[0]);
     v = NAME(bf16)(a[1], b[1]);
@@ -75,12 +80,16 @@ INLINE void NAME(get_values)(Part x, F *v, int dtype) {
       v[i] = _mm512_castsi512_ps(NAME(line)(x, 4 * x.each, i));
     else {
       const __m256i w = NAME(half_line)(x, 2 * x.each, i);
-      v[i] = dtype == BF16 ? NAME(from_bf16)(w) : _mm512_cvtph_ps(w);
+      v[i] = is_bf16(dtype) ? NAME(from_bf16)(w) : _mm512_cvtph_ps(w);
     }
 }
 INLINE void NAME(put_values)(Part y, const F *v, int dtype) {
   if (dtype == F32)
     NAME(put_line)(y, 4 * y.each, 0, _mm512_castps_si512(*v));
+#ifdef QUICK
+  else if (dtype == QUICK_BF16)
+    NAME(put_line)(y, 2 * y.each, 0, NAME(quick_in_order)(v[0], v[1]));
+#endif
   else if (dtype == BF16)
     NAME(put_line)(y, 2 * y.each, 0, NAME(bf16_in_order)(v[0], v[1]));
   else
