@@ -44,13 +44,13 @@ INLINE Rows after(Rows of, int64_t rows) {
 INLINE Rows beside(Rows of, int64_t y, int64_t x, int64_t angles) {
   return (Rows){of.y + y, of.x + x, of.c + angles, of.s + angles, of.count, of.next_y, of.next_x, of.next_table};
 }
-/* Whether a row is vectors alone, and long: then the few heads of one token are worth a walk; of pairs that move, only
-   where heads leave the second cache. */
+/* Whether a row is vectors alone, and the few heads of one token are worth a walk: where heads leave the second cache,
+   and in it where rows are long and no pair moves. */
 INLINE int is_whole(const Job *job) {
   const int64_t vector = dtype_of_rows(job) == F32 ? LANES / 2 : LANES, size = job->dtype == F32 ? 4 : 2;
-  const int64_t bytes = job->batch * job->tokens * job->of[0].heads * job->width * size;
-  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 && job->pairs * size >= LONG &&
-         (!job->permuted || (job->pairs > LANES && bytes > FAR));
+  const int far = job->batch * job->tokens * job->of[0].heads * job->width * size > FAR;
+  return 2 * job->pairs == job->width && job->blocks == 1 && job->pairs % vector == 0 &&
+         (far ? !job->permuted || job->pairs > LANES : !job->permuted && job->pairs * size >= LONG);
 }
 INLINE int moves(int form) { return form == TO_HALVES || form == TO_NEIGHBOURS; }
 enum { QUICK_BF16 = F16 + 1 }; /* bfloat16 by the machine's own instructions (quick.h), and without them */
