@@ -67,7 +67,7 @@ def others(found: Sequence[Beside]) -> bool:
 def in_words(found: Sequence[Beside]) -> str:
     """Whether all have the same bits, and where not, how far they are off.
 
-    >>> in_words([Beside("attn: q", torch.float32, GRIDS[0], Far(0.0, 0.0))])
+    >>> in_words([Beside("attn: q", dtype, GRIDS[0], Far(0.0, 0.0)) for dtype in DTYPES])
     'equal'
     """
     said = []
