@@ -42,6 +42,8 @@ def test_no_alarm_in_types_that_were_drawn(model_type: str) -> None:
         pytest.param("jetmoe", id="queries of experts, in the order of the experts"),
         pytest.param("phimoe", id="experts chosen by another rule in training"),
         pytest.param("muse_spark_text", id="queries with a factor of their own, behind their norm"),
+        pytest.param("mistral4", id="queries with a temperature that grows far away"),
+        pytest.param("paligemma", id="positions from 1 where it counts tokens, and from 0 where it is given them"),
     ],
 )
 def test_no_alarm_in_what_looks_like_a_fault(model_type: str) -> None:

@@ -87,7 +87,9 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
             plan = planned[key[0]]
             specs = plan.specs if isinstance(plan, Planned) else ()
             if len(specs) == 1:
-                known[key] = replace(reference, spec=specs[0], moved=moved_by(reference, specs[0], within))
+                tempered = isinstance(plan, Planned) and key[2] == "q" and bool(plan.model.temperatures)
+                moved = moved_by(reference, specs[0], within)
+                known[key] = replace(reference, spec=specs[0], moved=moved, tempered=tempered)
     seen = [
         _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model)
         for called in observed.others(plain, part)
@@ -252,6 +254,9 @@ class _Seen:
         positions, live, longest = one.positions[:, -tokens:], one.live[:, -tokens:], one.longest[-tokens:]
         if positions.shape[1] != tokens:
             return "its keys are those of a cache of another size"
+        far = int(positions.min()) > MOST
+        if far and reference.tempered:
+            return "what multiplies queries so far away is not known"
         heads, own = operator.cos.shape[0] / way.rows, reference.operator.cos.shape[0]
         if (heads != own or tokens != given) if of_queries else (heads % own and own % heads):
             return "its heads and tokens are not told apart"
@@ -268,6 +273,8 @@ class _Seen:
         found = self._apart(one, seen, reference, moved, longest, live)
         if site not in self._shifts and not isinstance(found, str):
             by = _shift(seen, reference.others, positions, live, self.within) if found else positions[:, 0] * 0
+            if by is None and far:  # moved where it counts tokens itself, and not where it is given positions
+                by = positions[:, 0] * 0 - reference.moved
             if by is not None and (not way.given or bool((by == by[0]).all())):
                 self._shifts[site], moved = by, positions + by[:, None]
                 found = found and self._apart(one, seen, reference, moved, longest, live)
@@ -284,7 +291,7 @@ class _Seen:
         elif _of_the_other_regime(seen, reference, moved.clamp(min=-BEFORE), live, self.within):
             says = f"in a call of {int(longest.max())} tokens it has the frequencies of the other side of the switch"
             found = replace(found, cause=SWITCH, says=says)
-        elif found.cause == "frequencies" and int(positions.min()) > MOST:  # those of the plain call are far from here
+        elif found.cause == "frequencies" and far:  # the positions of the plain call are far from here
             at = reference.place(seen[min(found.rows), 0, :, found.token], self.within)
             if at is not None:
                 found = replace(found, cause="positions", says=f"token {found.token} is turned by position {at}")

@@ -20,12 +20,14 @@ TELLING = 4  # pairs: of so many no two positions are alike
 class Reference:
     """One side of one attention in a plain call, at positions 0, 1, 2, ...
 
-    ``spec``: what says the rest, if known, where all positions are ``moved`` by so many.
+    ``spec``: what says the rest, if known, where all positions are ``moved`` by so many; ``tempered``: but for a number
+    that grows with the position, by which a config multiplies queries.
     """
 
     side: Side
     spec: RotarySpec | None = None
     moved: int = 0
+    tempered: bool = False
 
     @cached_property
     def operator(self) -> Operator:
