@@ -59,7 +59,8 @@ INSIDE = {
     "eye": [
         "names tape tiny",
         "linear place",
-        "attention operator",
+        "attention matrices",
+        "operator",
         "grid",
         "added bias frequencies layout likeness",
         "turning",

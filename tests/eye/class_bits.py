@@ -18,7 +18,8 @@ from phasor import RotarySpec, Rotation, apply_rotary
 from phasor.eye.arithmetic import halved, in_half
 from phasor.eye.call import CannotRun, call_of
 from phasor.eye.linear import MOVES
-from phasor.eye.operator import Operator, axes_of
+from phasor.eye.matrices import axes_of
+from phasor.eye.operator import Operator
 from phasor.eye.sites import Side, sites_of
 from phasor.eye.tape import Tape
 from phasor.eye.tiny.picture_call import inputs_of

@@ -14,7 +14,7 @@ from eye.layouts import turned
 from eye.skeleton import DIM, HEADS, WIDTH, Attention, Decoder, ids
 from eye.zoo import ZOO
 from phasor.axes import Sections
-from phasor.eye.observe import _of_more_axes
+from phasor.eye.agreement import of_more_axes
 from phasor.eye.spec import Sighting
 
 
@@ -179,7 +179,7 @@ GRID = WORDS.replace(axes=Sections((2, 1, 1)))
      (GRID, GRID.replace(axes=Sections((1, 2, 1))), None)],
 )  # fmt: skip
 def test_of_two_attentions_in_a_layer_that_of_more_axes_is_said_where_both_turn_alike(one, other, both):
-    found = _of_more_axes(*(Sighting(spec, None, bits=True) for spec in (one, other)))
+    found = of_more_axes(*(Sighting(spec, None, bits=True) for spec in (one, other)))
     assert (found and found.spec) == both
 
 

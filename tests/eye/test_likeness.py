@@ -13,7 +13,8 @@ from phasor.eye.attention import attentions
 from phasor.eye.call import Call
 from phasor.eye.likeness import as_in
 from phasor.eye.linear import Linearity, walk
-from phasor.eye.operator import axes_of, operator
+from phasor.eye.matrices import axes_of
+from phasor.eye.operator import operator
 from phasor.eye.tape import Tape
 
 SIZES = {

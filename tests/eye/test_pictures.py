@@ -238,6 +238,8 @@ def test_a_tower_of_transformers_that_wraps_a_model_of_timm_is_read() -> None:
     assert (spec.base, spec.head_dim) == (100.0, 64)
     with pytest.raises(NoRotary, match=r"rotates nothing .* learned positions"):
         phasor.read_config({"model_type": "timm_wrapper", "architecture": "vit_tiny_patch16_224"})
+    with pytest.raises(Refused, match="the code of timm_wrapper does not read it"):
+        phasor.read_config({**wrapped, "rope_theta": 10000.0})
 
 
 def test_a_tower_of_timm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

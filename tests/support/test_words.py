@@ -61,8 +61,8 @@ one_of('n', 'd', ['a', 'b', 'c']) => n must be 'a', 'b' or 'c', got 'd'
 parse_json(b'{"a": "\\xff"}', Path('p')) => p: is not JSON in UTF-8
 parse_json(b'[' * 100_000, Path('p')) => p: is nested too deeply
 parse_json(b'[]', Path('p')) => p: must hold a JSON object, got list
-check_scheme('kind', Frozen, Axial) => a kind must be a frozen dataclass that inherits from Axial
-check_scheme('kind', 'Frozen', Axial) => a kind must be a frozen dataclass that inherits from Axial
+register_scheme({}, 'kind', Frozen, Axial) => a kind must be a frozen dataclass that inherits from Axial
+register_scheme({}, 'kind', 'Frozen', Axial) => a kind must be a frozen dataclass that inherits from Axial
 """,
     NAMES | globals(),
 )

@@ -1,4 +1,7 @@
-"""What keys are seen to do otherwise than queries: both must turn alike, or a score says nothing of the distance."""
+"""What keys are seen to do otherwise than queries, and one attention of a layer otherwise than another.
+
+Both must turn alike, or a score says nothing of the distance.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +10,7 @@ import torch
 
 from .scale import logit_scale
 from .sites import Side, Site
-from .spec import EVEN, Measured, NoSpec, measured
+from .spec import EVEN, Measured, NoSpec, Sighting, measured
 
 STEPS = 1e-4  # relative: the step from token to token is a number of its own beyond this
 MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
@@ -46,6 +49,12 @@ def disagreement(site: Site) -> Disagreement | None:
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return Disagreement("positions", "keys turn by other positions than queries")
     return None
+
+
+def beside_others(site: Site) -> bool:
+    """Whether queries turn beside keys that come from elsewhere, and do not: a picture's beside words."""
+    queries, keys = site.tokens
+    return site.q.turns and not site.k.turns and not site.k.seen.missing and queries != keys
 
 
 def turns_as_rows_of(q: Side, k: Side) -> bool:
@@ -93,4 +102,14 @@ def _factors(site: Site, q: Measured, k: Measured) -> Disagreement | None:
         return Disagreement(
             f"factor on the keys: {times:.6g}", f"keys are multiplied by {times:.9g} beside the rotation"
         )
+    return None
+
+
+def of_more_axes(one: Sighting, other: Sighting) -> Sighting | None:
+    """That of more axes, where both turn each pair alike, as words with one coordinate do; None where they do not."""
+    few, many = sorted((one, other), key=lambda s: s.spec.axes.count)
+    mine, theirs = (s.spec.inv_freq() for s in (few, many))
+    same = (few.spec.layout, few.spec.reverse) == (many.spec.layout, many.spec.reverse)
+    if few.spec == many.spec or (few.spec.axes.count == 1 and same and torch.allclose(mine, theirs, rtol=EVEN, atol=0)):
+        return many
     return None

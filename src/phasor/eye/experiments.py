@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .arithmetic import HALF, halved, in_half
 from .call import Call, CannotRun
-from .sites import Site, sites_of
+from .sites import Side, Site, sites_of
 
 LENGTHS = re.compile(r"max_position|n_positions|max_seq|context_len|seq_length|max_len")
 TEXT = re.compile(r"text|llm|language|decoder|thinker")
@@ -148,3 +148,23 @@ def in_half_precision(call: Call, among: Collection[str]) -> Look:
         return Look({}, "the weights are too many to be copied")
     with in_half(call.model):
         return look(replace(call, args=halved(call.args), kwargs=halved(call.named)), among=among)
+
+
+def heads_of(site: Site, call: Call) -> int:
+    """The query heads of one attention; those of a picture's windows are told apart by the shape of the queries."""
+    heads = heads_of_side(site.q if site.q.turns else site.k, call)
+    return min(heads, site.heads) if call.contents[0].is_floating_point() else heads
+
+
+def heads_of_side(side: Side, call: Call, own: bool = False) -> int:
+    """The heads of one sequence, where those of all sequences of the batch, or of all windows of them, were counted.
+
+    ``own``: before they are repeated for several queries.
+    """
+    assert side.operator is not None
+    heads, rows = side.operator.own_heads if own else int(side.operator.cos.shape[0]), rows_of(call)
+    if not call.contents[0].is_floating_point():  # each token has every head once
+        count, tokens = heads * side.operator.cos.shape[-1], rows * tokens_of(call)
+        if count % tokens == 0:
+            return count // tokens
+    return heads // rows if heads % rows == 0 else heads

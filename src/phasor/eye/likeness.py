@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .linear import Cut, gradients
-from .operator import NOTHING, Axes, Operator, groups, owned, replayed
+from .matrices import NOTHING, Axes, groups, owned, replayed
+from .operator import Operator
 from .tape import Tape
 
 

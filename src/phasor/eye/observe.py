@@ -13,7 +13,7 @@ from ..rotary.model_rotary import ModelRotary
 from ..rotary.spec import RotarySpec
 from ..rotary.temperature import Temperature
 from ..support.errors import first_line
-from .agreement import disagreement, turns_as_rows_of
+from .agreement import beside_others, disagreement, of_more_axes, turns_as_rows_of
 from .arithmetic import tables_of
 from .call import Call, call_of
 from .experiments import (
@@ -23,12 +23,13 @@ from .experiments import (
     at_length,
     at_positions,
     ends,
+    heads_of,
+    heads_of_side,
     in_half_precision,
     lengths_in,
     longest_in,
     look,
     positions_up_to,
-    rows_of,
     spread,
     tokens_of,
 )
@@ -228,7 +229,7 @@ class _Watching:
         seen: dict[int, Sighting | None] = {}
         for site in group:
             index = site.layers[1]
-            if _beside_others(site):
+            if beside_others(site):
                 self.facts.append(Fact("queries alone", f"{site.where}: q turns, and keys of other tokens do not"))
                 continue
             one = self._site(site)
@@ -238,7 +239,7 @@ class _Watching:
                     continue  # what chooses blocks of tokens for the attention that turns
                 return None
             known = seen.get(index)
-            if one is not None and known is not None and (one := _of_more_axes(known, one)) is None:
+            if one is not None and known is not None and (one := of_more_axes(known, one)) is None:
                 self.missing.append(f"{site.where}: it rotates otherwise than another attention of its layer")
                 return None
             seen[index] = one if one is not None else known
@@ -253,6 +254,7 @@ class _Watching:
         count = max(self._length_of(path), max(seen) + 1)
         first = next(s for s in seen.values() if s is not None)
         site = next(s for s in group if s.turning)
+        heads = heads_of(site, self.call)
         temperatures = [self._temperature([s for s in group if s.layers[1] == i]) for i in range(count)]
         specs = [None if one is None else one.spec for one in self._of_layers(path, seen, count)]
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
@@ -262,8 +264,8 @@ class _Watching:
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
             layers=tuple(specs),
             layer_types=("attention",) * count,
-            num_heads=_heads(site, self.call),
-            num_kv_heads=min(_heads(site, self.call), _of_one(site.k if site.k.turns else site.q, self.call, own=True)),
+            num_heads=heads,
+            num_kv_heads=min(heads, heads_of_side(site.k if site.k.turns else site.q, self.call, own=True)),
             max_position=longest_in(self.numbers),
             part="",
             sources={"layers": "observed"},
@@ -280,7 +282,7 @@ class _Watching:
 
     def _unequal_heads(self, group: list[Site]) -> list[str]:
         """A note where layers have unequal numbers of heads, of which a `ModelRotary` has one."""
-        heads = [_heads(s, self.call) for s in group if s.q.turns or s.k.turns]
+        heads = [heads_of(s, self.call) for s in group if s.q.turns or s.k.turns]
         counts = list(dict.fromkeys(heads))
         return [f"its layers have {', '.join(map(str, counts))} query heads"] if len(counts) > 1 else []
 
@@ -399,12 +401,8 @@ class _Watching:
     def _with_tables(self, site: Site, side: Side, spec: RotarySpec) -> RotarySpec:
         other = self.half.like(site)
         operator = None if other is None else _same_side(other, side.name).operator
-        tables = None if other is None or operator is None else tables_of(operator_tape(other), operator)
+        tables = None if other is None or operator is None else tables_of(other.q.tape, operator)
         return spec if tables is None else spec.replace(tables=tables)
-
-
-def operator_tape(site: Site) -> Any:
-    return site.q.tape
 
 
 def _same_side(site: Site, name: str) -> Side:
@@ -426,22 +424,6 @@ def _uncounted(site: Site, given: torch.Tensor | None) -> str:
     return f"its tokens are numbered {[round(x, 6) for x in found.coordinates[0].tolist()]}, not one after the other"
 
 
-def _beside_others(site: Site) -> bool:
-    """Whether queries turn beside keys that come from elsewhere, and do not: a picture's beside words."""
-    queries, keys = site.tokens
-    return site.q.turns and not site.k.turns and not site.k.seen.missing and queries != keys
-
-
-def _of_more_axes(one: Sighting, other: Sighting) -> Sighting | None:
-    """That of more axes, where both turn each pair alike, as words with one coordinate do; None where they do not."""
-    few, many = sorted((one, other), key=lambda s: s.spec.axes.count)
-    mine, theirs = (s.spec.inv_freq() for s in (few, many))
-    same = (few.spec.layout, few.spec.reverse) == (many.spec.layout, many.spec.reverse)
-    if few.spec == many.spec or (few.spec.axes.count == 1 and same and torch.allclose(mine, theirs, rtol=EVEN, atol=0)):
-        return many
-    return None
-
-
 def _axes(site: Site) -> int:
     found = site.q.frequencies if site.q.turns else ""
     return 1 if isinstance(found, str) else len(found.coordinates)
@@ -454,23 +436,3 @@ def _changed(site: Site, after: Site | None) -> bool:
         if mine.operator is not None and mine.turns:
             return theirs.operator is None or not torch.equal(mine.operator.cos, theirs.operator.cos)
     return False
-
-
-def _heads(site: Site, call: Call) -> int:
-    """The query heads of one attention; those of a picture's windows are told apart by the shape of the queries."""
-    heads = _of_one(site.q if site.q.turns else site.k, call)
-    return min(heads, site.heads) if call.contents[0].is_floating_point() else heads
-
-
-def _of_one(side: Side, call: Call, own: bool = False) -> int:
-    """The heads of one sequence, where those of all sequences of the batch, or of all windows of them, were counted.
-
-    ``own``: before they are repeated for several queries.
-    """
-    assert side.operator is not None
-    heads, rows = side.operator.own_heads if own else int(side.operator.cos.shape[0]), rows_of(call)
-    if not call.contents[0].is_floating_point():  # each token has every head once
-        count, tokens = heads * side.operator.cos.shape[-1], rows * tokens_of(call)
-        if count % tokens == 0:
-            return count // tokens
-    return heads // rows if heads % rows == 0 else heads

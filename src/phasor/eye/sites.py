@@ -12,7 +12,8 @@ from .frequencies import Frequencies, NotExplained, frequencies
 from .grid import Grid, grids
 from .layout import Placed, placed
 from .linear import MOVES, mixes
-from .operator import NoRotation, Operator
+from .matrices import NoRotation
+from .operator import Operator
 from .place import Where, where_of
 from .tape import Attention, Operation, Tape, upstream
 from .turning import Eye, Learned, Seen

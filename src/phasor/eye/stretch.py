@@ -16,7 +16,8 @@ from ..rotary.layout import Layout
 from .layout import Placed, placed
 from .likeness import as_in
 from .linear import MOVES, Cut, Linearity, walk
-from .operator import Axes, NoRotation, Operator, axes_of, operator
+from .matrices import Axes, NoRotation, axes_of
+from .operator import Operator, operator
 from .spec import EVEN_HALF, EVEN_SINGLE, in_half
 from .tape import Operation, Tape, upstream
 

@@ -8,19 +8,8 @@ import torch
 
 from .likeness import as_in
 from .linear import KEEPS_NUMBERS, MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, replay, single_sources, walk
-from .operator import (
-    MOST_ENTRIES,
-    TWO_ANGLES,
-    Axes,
-    Mixed,
-    NoRotation,
-    Operator,
-    axes_of,
-    joined,
-    matrices_of,
-    moves,
-    operator,
-)
+from .matrices import Axes, Mixed, NoRotation, axes_of, matrices_of
+from .operator import MOST_ENTRIES, TWO_ANGLES, Operator, joined, moves, operator
 from .tape import Operation, Ref, Tape
 
 TURNED_BEFORE = "before its rotation it is turned by other pairs, and both together are no rotation"

@@ -146,7 +146,8 @@ class Phases:
         else:
             angles = self.angles(second=second)
             cos, sin = angles.cos(), angles.sin()
-            if spec.angles != "float32" and (spec.angles, spec.tables) != ("float64", "float64"):
+            in_float64 = spec.angles == spec.tables == "float64"  # formed and multiplied so: nothing rounds between
+            if spec.angles != "float32" and not in_float64:
                 cos, sin = cos.to(wide), sin.to(wide)
         if spec.reverse:
             sin = -sin

@@ -32,10 +32,11 @@ def import_all(package: str, folder: Iterable[str], first: Iterable[str] = ()) -
         import_module(f"{package}.{name}")
 
 
-def check_scheme(kind: str, cls: Any, base: type) -> None:
-    """``ValueError`` unless ``cls`` is what a spec can hold, print, write down and compare: a frozen dataclass."""
+def register_scheme(table: MutableMapping[str, Any], kind: str, cls: Any, base: type) -> None:
+    """`register` by its ``name`` what a spec can hold, print, write down and compare: a frozen dataclass."""
     parameters = getattr(cls, "__dataclass_params__", None)
     if not isinstance(cls, type) or not issubclass(cls, base) or parameters is None or not parameters.frozen:
         raise ValueError(f"a {kind} must be a frozen dataclass that inherits from {base.__name__}, got {cls!r}")
     if abstract := sorted(getattr(cls, "__abstractmethods__", ())):
         raise ValueError(f"a {kind} must define {', '.join(abstract)}, and {cls.__name__} does not")
+    register(table, kind, getattr(cls, "name", None), cls)

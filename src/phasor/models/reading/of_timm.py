@@ -24,6 +24,9 @@ class OfTimm(Unreadable):
             said = f"model_type {name!r} cannot be read: its architecture {architecture!r} comes from timm"
             raise Refused(f"{said}; install timm to have it observed", Reason.BEYOND, f"{path}model_type")
         keys = Keys([(path, dict(data))])
-        keys.used.update(data)
+        told: dict[str, Any] = {
+            key: data[key] for key in ("architecture", "model_args", "pretrained_cfg") if key in data
+        }
+        keys.used.update(told)
         keys.sources[f"{path}architecture"] = f"observed on a small {architecture} of timm"
-        return read_pictures({"architecture": architecture, "model_args": data.get("model_args")}), keys
+        return read_pictures(told), keys

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 CLASS = {"_class_name": "diffusers", "architecture": "timm"}  # the key that names a class, and whose it is
 WIDTHS = re.compile(r"^(rope_)?axes_dims?(_rope)?$")  # keys for the channels of each axis
-FEW, LARGE = (256, 256), 100_000_000  # pixels that show as much, for models of more numbers: not all are built small
+SMALL_PICTURE = (256, 256)  # shows as much of a model of timm that could not be built small:
+LARGE = 100_000_000  # one of more weights
 HEADS = ("num_attention_heads", "num_heads", "n_heads")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
 
@@ -40,11 +41,11 @@ def of_pictures(data: Mapping[str, Any]) -> str:
 
 def read_pictures(data: Mapping[str, Any]) -> ModelRotary:
     """What a small model of a config rotates; raises `NoRotary` and `Refused`."""
-    return _read(of_pictures(data), json.dumps(data, sort_keys=True, default=str))
+    return _read(json.dumps(data, sort_keys=True, default=str))
 
 
 @lru_cache(maxsize=64)
-def _read(key: str, text: str) -> ModelRotary:
+def _read(text: str) -> ModelRotary:
     return seen_pictures(json.loads(text))[0]
 
 
@@ -182,25 +183,26 @@ def _of_timm(name: str, data: dict[str, Any]) -> "Seen":
         shown: Any = data.get("pretrained_cfg") or model.default_cfg
         stated = args.get("img_size") or shown["input_size"][1:]
         size = (stated, stated) if isinstance(stated, int) else tuple(stated)
-        seen = _seen_at(model, FEW if sum(p.numel() for p in model.parameters()) > LARGE else size, size)
+        seen = _seen_on_picture(model, size)
     except Exception as error:
         said = f"architecture {name!r} could not be observed: {error}"
         raise Refused(said, Reason.BEYOND, "architecture") from error
     return seen, whole, (getattr(attention, "num_heads", None), getattr(attention, "num_kv_heads", None))
 
 
-def _seen_at(model: "nn.Module", size: tuple[int, ...], stated: tuple[int, ...]) -> "Observation":
-    """What a model of timm turns in a picture of some size, or of the one that it states where it takes no other."""
+def _seen_on_picture(model: "nn.Module", size: tuple[int, ...]) -> "Observation":
+    """What a model of timm turns in a picture of so many rows and columns; a large one in fewer, if it takes them."""
     import torch
 
     from ...eye import observe
 
-    try:
+    def seen(size: tuple[int, ...]) -> "Observation":
         return observe(model, {"x": torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))})
-    except ValueError:
-        if size == stated:
-            raise
-    return _seen_at(model, stated, stated)
+
+    if sum(p.numel() for p in model.parameters()) > LARGE:
+        with suppress(ValueError):  # some take one size alone
+            return seen(SMALL_PICTURE)
+    return seen(size)
 
 
 def _small(name: str, args: dict[str, Any], attention: Any) -> "nn.Module":

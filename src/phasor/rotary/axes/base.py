@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, TypeVar
 
-from ...support.registry import check_scheme, register
+from ...support.registry import register_scheme
 
 
 class Axes(ABC):
@@ -44,7 +44,5 @@ def register_axes(cls: type[Scheme]) -> type[Scheme]:
     >>> register_axes(OneAxis) is OneAxis  # what is registered already may be registered again
     True
     """
-    entry: type[Axes] = cls
-    check_scheme("scheme of axes", entry, Axes)
-    register(AXES, "scheme of axes", getattr(entry, "name", None), entry)
+    register_scheme(AXES, "scheme of axes", cls, Axes)
     return cls

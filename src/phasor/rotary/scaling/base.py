@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ...support.checks import whole
-from ...support.registry import check_scheme, register
+from ...support.registry import register_scheme
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,9 +76,7 @@ def register_scaling(cls: type[Scheme]) -> type[Scheme]:
     >>> register_scaling(Linear) is Linear  # what is registered already may be registered again
     True
     """
-    entry: type[Scaling] = cls
-    check_scheme("scaling", entry, Scaling)
-    register(SCALINGS, "scaling", getattr(entry, "name", None), entry)
+    register_scheme(SCALINGS, "scaling", cls, Scaling)
     return cls
 
 

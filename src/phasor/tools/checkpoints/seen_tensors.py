@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ...eye import Observation
 from ...eye.linear import NORMS, mixes
-from ...eye.operator import TWO_ANGLES, NoRotation, axes_of
+from ...eye.matrices import NoRotation, axes_of
+from ...eye.operator import TWO_ANGLES
 from ...eye.sites import Side, Site
 from ...eye.tape import Tape, upstream
 from ...models.reading.pictures import seen_pictures

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from ...encodings.sinusoidal import sinusoids
 from ...eye.added import Added
 from ...models.without_rotation import COUNTS_ALL, READS_MASK
-from .check_ways import RESTART
 from .deviation import Deviation, places
+from .told_of_calls import RESTART
 from .ways import Piece
 
 CLOSE = 2e-2  # of the length of a row: what half precision leaves

@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from ...eye.call import ERRORS, left_alone
 from ...eye.linear import replay
-from ...eye.operator import Operator, axes_of
+from ...eye.matrices import axes_of
+from ...eye.operator import Operator
 from ...eye.tape import Tape
 from ...support.errors import first_line
 from ...support.findings import Difference, span

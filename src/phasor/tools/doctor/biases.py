@@ -15,8 +15,8 @@ from ...encodings.alibi import alibi_slopes
 from ...encodings.t5 import t5_bucket
 from ...eye.bias import LogitBias
 from ...models.without_rotation import ALIBI, ALWAYS_ALIBI, DISENTANGLED, LEARNED, stated_slopes
-from .check_ways import RESTART
 from .deviation import Deviation, places
+from .told_of_calls import RESTART
 
 WITHIN = 2e-5  # of the values that a bias is formed of: a few roundings of float32
 WITHIN_HALF = 2.0**-7  # two roundings of bfloat16

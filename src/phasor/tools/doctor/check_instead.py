@@ -16,12 +16,13 @@ from ...eye.tape import Tape
 from ...models.without_rotation import ROUNDED, SHARED
 from .added import Table, deviation_of_positions, first_row, in_layout, lost, table_of
 from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
-from .check_ways import config_of, without_fault, wrong_in_calls
+from .check_ways import config_of
 from .deviation import Deviation
 from .implementation import attending_by
 from .observation import Observation
 from .report import ADDED, BIAS, Check
 from .running import PLAIN, Running
+from .told_of_calls import without_fault, wrong_in_calls
 from .ways import ON, Met, Piece, Way, long_call, long_padded, one_call, recorded, ways
 
 Key = tuple[str, int]

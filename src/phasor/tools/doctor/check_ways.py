@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ...eye.sites import Site
-from ...support.findings import Difference, span
+from ...support.findings import Difference
 from ..patch.reading import specs_of, specs_of_layer
 from .against_config.causes import way_out
 from .deviation import BEFORE, HALF, NOWHERE, SAME, Deviation, deviation, effective, places
@@ -23,14 +23,12 @@ from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
 from .static import Planned, deviations, exchanged, moved_by, rounded, scales_of
+from .told_of_calls import RESTART, SWITCH, without_fault, wrong_in_calls
 from .watching import Watched
-from .ways import AND_ON, AUTOCAST, LATER, MOST, TRAINING, Called, Met, Turned
+from .ways import MOST, Called, Turned
 
 Key = tuple[str, int, str]
 TABLES = re.compile(r"position_embeddings|rotary|rope|freqs|^cos$|^sin$", re.IGNORECASE)  # names of arguments
-RESTART = "positions restart with the cache"
-SWITCH = "length of the switch"
-STATE = "state of a longer call"
 # What wrong tables make an attention do: where they are told, it is not told again.
 OF_TABLES = (
     "frequencies",
@@ -377,77 +375,3 @@ def config_of(model: nn.Module, where: str) -> Any:
     parts = where.split(".")
     around = (model.get_submodule(".".join(parts[:i])) for i in range(len(parts) - 1, -1, -1))
     return next((m.config for m in around if hasattr(m, "config")), None)
-
-
-def without_fault(blank: Check, unseen: Sequence[tuple[str, str]]) -> Check:
-    """Right where all was compared. ``unseen``: the places that were not, each with the reason."""
-    if not unseen:
-        return replace(blank, verdict="right")
-    return replace(blank, where=span(list(dict.fromkeys(place for place, _ in unseen))), reason=unseen[0][1])
-
-
-def wrong_in_calls(found: Sequence[tuple[Met, Deviation]], what: str) -> Iterator[Check]:
-    """One check of ``what`` for each cause, whatever the ways that it shows in."""
-    state = any(one.way.name == LATER for one, _ in found) and all(_later(one, why) for one, why in found)
-    for cause in dict.fromkeys(why.cause for _, why in found):
-        of_it = [(one, why) for one, why in found if why.cause == cause]
-        one, why = of_it[0]
-        names = list(dict.fromkeys(o.way.name for o, _ in of_it))
-        sides = sorted({o.name for o, _ in of_it}, reverse=True)
-        more = f"; also {', '.join(names[1:])}" if names[1:] else ""
-        at = one.positions[min(why.rows, default=0), why.token]
-        yield Check(
-            where=span(list(dict.fromkeys(one.where for one, _ in of_it))),
-            what=f"{what} {names[0]}",
-            against="itself",
-            verdict="wrong",
-            cause=STATE if state else _limited(cause, of_it),
-            reason=f"{'' if sides == [what] else ' and '.join(sides) + ': '}{why.says}{more}",
-            way_out=way_out(cause),
-            difference=Difference(of=what, position=float(at), pair=why.pair),
-        )
-
-
-def _later(one: Met, why: Deviation) -> bool:
-    """Whether what is wrong came after a long call, and with it."""
-    behind = one.call > 0 if one.name == "q" else min(why.tokens, default=0) >= one.way.pieces[0].tokens.shape[1]
-    return one.way.name == LATER or (one.way.name.endswith(AND_ON) and behind)
-
-
-def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
-    """The cause with the kind of call that it is limited to; one plain call does not show it."""
-    if cause in (RESTART, SWITCH):
-        return cause
-    if all(one.way.autocast for one, _ in found) and any(len(one.way.pieces) == 1 for one, _ in found):
-        return f"{cause}, only {AUTOCAST}"
-    cached = [(one, why) for one, why in found if len(one.way.pieces) > 1]
-    if len(cached) == len(found):
-        return _in_a_cache(cause, cached)
-    names = {one.way.name for one, _ in found}
-    if names <= {LATER} or {LATER, TRAINING} <= names:  # the last ones, or all but the first one
-        return STATE
-    if names == {TRAINING}:
-        return f"{cause}, only {TRAINING}"
-    if all(one.way.last >= MOST for one, _ in found):
-        return f"{cause}, only in long calls"
-    rows = {row for _, why in found for row in why.rows}
-    if all(one.way.rows > 1 for one, _ in found):
-        if len(rows) == max(one.way.rows for one, _ in found):
-            return f"{cause}, only in large batches"
-        return f"{cause}, only in {'one row of a batch' if len(rows) == 1 else 'some rows of a batch'}"
-    return f"{cause}, only in some calls"
-
-
-def _in_a_cache(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
-    """By the calls in which the wrong tokens were given, and in which they are wrong."""
-    fresh = {(one.way, one.call) for one, why in found if one.fresh(why.tokens)}
-    if not fresh:
-        return f"{cause}, only in keys that were kept"
-    lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}
-    if first := [way.pieces[0].tokens.shape[1] for way, call in fresh if call == 0]:  # before anything was kept
-        return f"{cause}, only in {'long' if min(first) > MOST else 'some'} calls"
-    if lengths == {1}:
-        return f"{cause}, only in decoding"
-    if 1 not in lengths:
-        return f"{cause}, only in chunks"
-    return f"{cause}, only through a cache"

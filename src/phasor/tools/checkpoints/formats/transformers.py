@@ -26,6 +26,7 @@ OLD = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 DIFFUSION, OLD_DIFFUSION = "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.bin"
 SAFE = (SINGLE, INDEX, DIFFUSION, f"{DIFFUSION}.index.json")
 NAMES = (*SAFE, *OLD, OLD_DIFFUSION, f"{OLD_DIFFUSION}.index.json")
+SUFFIX = ".safetensors"
 SHARD = 5 * 10**9
 
 
@@ -47,7 +48,7 @@ def read(path: Path, *, allow_pickle: bool = False) -> Source:
         path = path / TRANSFORMER
     there = _there(path)
     if not there:
-        raise ValueError(f"{path}: has no weights: {NAMES[2]}, or its index, is missing")
+        raise ValueError(f"{path}: has no weights: {DIFFUSION}, or its index, is missing")
     safe = [name for name in there if name in SAFE]
     if len(safe) > 1:
         raise ValueError(f"{path}: has {safe[0]} and {safe[1]}; remove the one that does not belong to the model")
@@ -158,7 +159,7 @@ def _new(source: Source, moves: Mapping[str, Move]) -> list[Output]:
     files: list[Output] = []
     listed: dict[str, str] = {}
     for i, names in enumerate(shards, 1):
-        file = single if len(shards) == 1 else f"{single[:-12]}-{i:05d}-of-{len(shards):05d}.safetensors"
+        file = single if len(shards) == 1 else f"{single.removesuffix(SUFFIX)}-{i:05d}-of-{len(shards):05d}{SUFFIX}"
         files.append(safetensors_output(file, {name: source.tensors[name] for name in names}, moves))
         listed |= dict.fromkeys(names, file)
     if len(shards) > 1:
