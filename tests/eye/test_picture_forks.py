@@ -43,6 +43,19 @@ class Hawthorn(nn.Module):
         return nn.functional.scaled_dot_product_attention(q, interleaved(k, self.of_keys), v)
 
 
+class Grove(nn.Module):
+    """Some of them, one after the other."""
+
+    def __init__(self, layers: list[Hawthorn]) -> None:
+        super().__init__()
+        self.layers, self.out = nn.ModuleList(layers), nn.Linear(32, 64)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        for layer in self.layers:
+            hidden_states = hidden_states + self.out(layer(hidden_states).mean(1))
+        return hidden_states
+
+
 def made(of_queries: Tensor, of_keys: Tensor | None = None) -> tuple[Hawthorn, dict[str, Tensor]]:
     keys = of_queries if of_keys is None else of_keys
     return Hawthorn(of_queries, keys), {"hidden_states": torch.randn(1, keys.shape[-2], 64)}
@@ -102,6 +115,41 @@ def test_keys_that_stand_elsewhere_are_named(change: Callable[[Tensor], Tensor])
     model, inputs = made(axial(at), axial(change(at)))
     assert phasor.observe(model, inputs).rotary is None
     assert list(phasor.diagnose(model, inputs).causes) == ["positions"]
+
+
+ONE_PAIR = (torch.arange(16) == 5)[None]
+LAST = (torch.arange(30) == 29)[:, None]
+
+
+@pytest.mark.parametrize(
+    "change, cause, says",
+    [
+        (
+            lambda angles: torch.where(ONE_PAIR, -angles, angles),
+            "sign",
+            "1 of 16 pairs of the keys, the first of which is 5,",
+        ),
+        (lambda angles: torch.where(ONE_PAIR, 0.0, angles), "frequencies", "1 of 16 pairs"),
+        (lambda angles: torch.where(LAST, 0.0, angles), "positions", "token 29 of the keys"),
+        (lambda angles: torch.where(LAST & ONE_PAIR, 0.0, angles), "positions", "token 29 of the keys"),
+    ],
+)
+def test_one_pair_or_token_of_the_keys_that_turns_otherwise_is_named(
+    change: Callable[[Tensor], Tensor], cause: str, says: str
+) -> None:
+    angles = axial(cells(2, 3, 5) + 2)
+    report = phasor.diagnose(*made(angles, change(angles)))
+    assert list(report.causes) == [cause]
+    assert says in report.findings[0].reason
+
+
+def test_a_layer_whose_tokens_stand_elsewhere_than_in_another_is_not_called_right() -> None:
+    angles = axial(cells(2, 3, 5))
+    layers = [Hawthorn(one, one) for one in (angles, angles, angles.roll(1, 0))]
+    report = phasor.diagnose(Grove(layers), {"hidden_states": torch.randn(1, 30, 64)})
+    (one,) = (row for row in report.findings if row.what == "layers of one kind")
+    assert (one.where, one.verdict, report.verdict) == ("layers.2", "not shown", "not shown")
+    assert "elsewhere than in layers.0" in one.reason
 
 
 @pytest.mark.parametrize(

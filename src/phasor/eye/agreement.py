@@ -7,12 +7,16 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
 
+from .frequencies import Frequencies
 from .scale import logit_scale
 from .sites import Side, Site
 from .spec import EVEN, Measured, NoSpec, Sighting, measured
 
 STEPS = 1e-4  # relative: the step from token to token is a number of its own beyond this
+TURNED = 1e-3  # radians: a pair turns otherwise beyond this
+ALIKE = 1e-6  # and alike below this: what grows from token to token is a frequency, not a place
 MEASURED = 1e-7  # radians per step: what float32 angles of the first positions leave open
 
 
@@ -29,6 +33,8 @@ def disagreement(site: Site) -> Disagreement | None:
     """None where one spec says what queries and keys do, or only one of them turns."""
     if not (site.q.turns and site.k.turns):
         return None
+    if (few := _few(site)) is not None:
+        return few
     try:
         q, k = measured(site.q), measured(site.k)
     except NoSpec as reason:
@@ -45,10 +51,38 @@ def disagreement(site: Site) -> Disagreement | None:
         return Disagreement("sign", "queries and keys turn in opposite directions")
     if (factor := _factors(site, q, k)) is not None:
         return factor
-    mine, theirs = (torch.stack(m.found.coordinates) for m in (q, k))
+    mine, theirs = (_stand(m.found) for m in (q, k))
     if mine.shape == theirs.shape and not torch.equal(mine, theirs):
         return Disagreement("positions", "keys turn by other positions than queries")
     return None
+
+
+def _few(site: Site) -> Disagreement | None:
+    """What less than half of the pairs, or of the tokens, do otherwise, whatever a spec says."""
+    q, k = site.q.operator, site.k.operator
+    if q is None or k is None or not (q.second is k.second is None):
+        return None
+    if (theirs := k.of_pairs(q.pairs, q.inputs)) is None:
+        return None
+    mine = torch.complex(q.cos, q.sin)
+    if mine.shape[1:] != theirs.shape[1:] or any(bool((one != one[:1]).any()) for one in (mine, theirs)):
+        return None
+    apart, both = (theirs[0] * mine[0].conj()).angle(), (theirs[0] * mine[0]).angle()  # [pairs, tokens]
+    other = apart.abs() > TURNED
+    pairs, tokens = other.any(1), other.any(0)
+    few_pairs, few_tokens = (0 < 2 * int(some.sum()) < len(some) for some in (pairs, tokens))
+    if (few_tokens and float(apart[:, ~tokens].abs().max()) < ALIKE) or (
+        few_pairs and bool(((apart - apart[:, :1]).abs() <= TURNED).all())
+    ):
+        return Disagreement(
+            "positions", f"token {int(tokens.nonzero()[0])} of the keys stands elsewhere than the query's"
+        )
+    if not few_pairs:
+        return None
+    which = f"{int(pairs.sum())} of {len(pairs)} pairs of the keys, the first of which is {int(pairs.nonzero()[0])},"
+    if (both.abs() <= TURNED)[pairs].all():
+        return Disagreement("sign", f"{which} turn the other way than those of the queries")
+    return Disagreement("frequencies", f"{which} turn otherwise than those of the queries")
 
 
 def beside_others(site: Site) -> bool:
@@ -74,6 +108,11 @@ def _steps(q: Measured, k: Measured) -> float:
     if not ratios or q.axis != k.axis or abs(ratios[0] - 1) < STEPS:
         return 1.0
     return ratios[0] if all(abs(ratio / ratios[0] - 1) < STEPS for ratio in ratios) else 1.0
+
+
+def _stand(found: Frequencies) -> Tensor:
+    """Where all tokens stand ``[axes, tokens]``, those that pass at 0, where nothing turns."""
+    return nn.functional.pad(torch.stack(found.coordinates), (found.before, found.after))
 
 
 def _near(q: Measured, k: Measured) -> bool:

@@ -54,7 +54,7 @@ def of_unread(seen: Watched) -> list[Check]:
         says = f"nothing rotates: {seen.instead}"
         return [Check(what=ROTATION, against="itself", verdict="not shown", reason=says)]
     checks = [_named(seen, site, _judged(site, _module(seen, site), (), 1.0, ROTATION)) for site in sites]
-    return [*checks, *_layers(seen), *after_longer(seen), *_counted(seen)]
+    return [*checks, *_layers(seen), *_elsewhere(seen), *after_longer(seen), *_counted(seen)]
 
 
 def _of_known(observed: Observation, site: Site) -> Check:
@@ -149,6 +149,18 @@ def _layers(seen: Watched) -> Iterator[Check]:
                 yield _several(path, kind, ways)
 
 
+def _elsewhere(seen: Watched) -> Iterator[Check]:
+    """Layers of one spec whose tokens stand otherwise to one another than in the first of them."""
+    first: dict[Any, Site] = {}
+    for site in seen.turning:
+        path, index = site.layers
+        part = None if seen.seen is None else seen.seen.parts.get(path)
+        spec = part.layers[index] if part is not None and index < len(part.layers) else None
+        if spec is not None and _apart(site, other := first.setdefault((path, spec, site.tokens), site)):
+            says = f"its tokens stand elsewhere than in {other.where}, and nothing says that they are of two kinds"
+            yield Check(where=site.where, what=LAYERS, against="itself", verdict="not shown", reason=says, needed=True)
+
+
 def _several(path: str, kind: str, ways: Mapping[RotarySpec, list[int]]) -> Check:
     fewest = min(ways, key=lambda spec: len(ways[spec]))
     most = max(ways, key=lambda spec: len(ways[spec]))
@@ -217,7 +229,11 @@ def _looked(seen: Watched, before: int) -> Look | None:
 
 def _other(site: Site, found: Look, exactly: bool = False) -> bool:
     """Whether a site turns otherwise in another call, all positions moved aside; not where it is not seen there."""
-    there = found.like(site)
+    return _apart(site, found.like(site), exactly)
+
+
+def _apart(site: Site, there: Site | None, exactly: bool = False) -> bool:
+    """The same beside another site."""
     for mine, theirs in zip(site.sides, there.sides if there is not None else (), strict=False):
         if mine.turns and theirs.turns and mine.operator is not None and theirs.operator is not None:
             a, b = mine.operator.angles, theirs.operator.angles
