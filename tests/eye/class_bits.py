@@ -161,10 +161,10 @@ def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Gri
         tables = float(torch.view_as_real(torch.cat(own, 1) - turns)[live].abs().max())
         for kind in dict.fromkeys((y.dtype, x.dtype, dtype)):
             mine = apply_rotary(x.to(kind), rotation)
-            for halved in {False, y.dtype != torch.bfloat16 and _is_halved(seen, side.tape)}:
-                given = (mine.to(torch.bfloat16) if halved else mine).to(y.dtype)
+            for too in {False, y.dtype != torch.bfloat16 and _is_halved(seen, side.tape)}:
+                given = (mine.to(torch.bfloat16) if too else mine).to(y.dtype)
                 turned = float((given.double() * seen.factor - y.double())[:, live].abs().max())
-                yield Far(tables, turned, polar, halved)
+                yield Far(tables, turned, polar, too)
 
 
 def _is_halved(seen: Operator, tape: Tape) -> bool:

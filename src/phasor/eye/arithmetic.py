@@ -71,8 +71,8 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
         if form == HALF:
             return "activation" if data == HALF else "rounded"
         if data == HALF:
-            wide = tape.values[seen.target].dtype == torch.float32 and not _halved_after(tape, seen, operation)
-            return "promoted" if wide else "float32"
+            kept = tape.values[seen.target].dtype == torch.float32 and not _halved_after(tape, seen, operation)
+            return "promoted" if kept else "float32"
         return "rounded" if torch.equal(table.real.to(HALF).float(), table.real.float()) else "float32"
     return None
 

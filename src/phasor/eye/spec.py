@@ -213,8 +213,8 @@ def _tables(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
 
 
 def _by_polar(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
-    """By `torch.polar`, which rounds some cosines and sines otherwise in the last bit: this shows their angles alone."""
-    rotation = Phases(spec, at if len(at) > 1 else at[0], length)
-    angles = [rotation.angles(second=second) for second in ((False, True) if spec.second is not None else (False,))]
+    """By `torch.polar`, which rounds some cosines and sines otherwise in the last bit: what shows is the angles."""
+    phases = Phases(spec, at if len(at) > 1 else at[0], length)
+    angles = [phases.angles(second=second) for second in ((False, True) if spec.second is not None else (False,))]
     tables = [torch.polar(torch.ones_like(a), -a if spec.reverse else a).to(torch.complex64) for a in angles]
     return [part * spec.attention_factor(length) for table in tables for part in (table.real, table.imag)]
