@@ -38,7 +38,8 @@ CROPPED = {
 }  # fmt: skip
 
 
-STRETCHED = {"AllegroTransformer3DModel": (2.2, 2.0, 2.0)}  # by which it divides the frame, the row and the column
+# By which a model divides the frame, the row and the column.
+STRETCHED = {"AllegroTransformer3DModel": (2.2, 2.0, 2.0), "Kandinsky6Transformer3DModel": (1.0, 2.0, 2.0)}
 
 
 class Far(NamedTuple):
@@ -147,7 +148,7 @@ def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Gri
     places = [positions(turns, spec)]
     if name in CROPPED and spec.coordinates == "real":
         places = [_cropped(places[0], name, grid, spec.axes.count)]
-    elif name in STRETCHED:
+    elif name in STRETCHED and spec.coordinates == "real" and len(turns) == math.prod(grid):
         places = [pictures(grid) / torch.tensor(STRETCHED[name])[:, None]]
     elif spec.coordinates == "real" and not isinstance(side.frequencies, str):
         given = torch.stack(side.frequencies.coordinates).float()  # to all digits, where the tape has them

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, get_args
 
 import torch
@@ -195,26 +196,24 @@ def _bits(spec: RotarySpec, one: Measured) -> tuple[RotarySpec, bool]:
     at = torch.stack(found.coordinates)
     at = at.float() if spec.coordinates == "real" else at.long()
     pairs = list(one.place.pair_of)
-    for angles in dict.fromkeys((spec.angles, *get_args(Angles)[1:])):
-        if angles == "float32_exp" and spec.scaling is not None:
-            continue
-        trial = spec.replace(angles=angles)
+    recipes = dict.fromkeys((spec.angles, *get_args(Angles)[1:]))
+    trials = [spec.replace(angles=a) for a in recipes if a != "float32_exp" or spec.scaling is None]
+    for form, trial in product((_tables, _by_polar), trials):
         length = int(at.max()) + 1 if trial.length_dependent else None
-        for tables, polar in ((_tables(trial, at, length), False), (_by_polar(trial, at, length), True)):
-            mine = [t.double()[:, pairs] for t in tables]
-            if all(torch.equal(a, b.float().double()) for a, b in zip(mine, theirs, strict=True)):
-                return trial, not polar
+        mine = [t.double()[:, pairs] for t in form(trial, at if len(at) > 1 else at[0], length)]
+        if all(torch.equal(a, b.float().double()) for a, b in zip(mine, theirs, strict=True)):
+            return trial, form is _tables
     return (spec if found.exact else spec.replace(angles="float32")), False
 
 
 def _tables(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
-    rotation = Rotation.at(spec, at if len(at) > 1 else at[0], length)
+    rotation = Rotation.at(spec, at, length)
     return [rotation.cos, rotation.sin, *(rotation.second or ())]
 
 
 def _by_polar(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
     """By `torch.polar`, which rounds some cosines and sines otherwise in the last bit: what shows is the angles."""
-    phases = Phases(spec, at if len(at) > 1 else at[0], length)
+    phases = Phases(spec, at, length)
     angles = [phases.angles(second=second) for second in ((False, True) if spec.second is not None else (False,))]
     tables = [torch.polar(torch.ones_like(a), -a if spec.reverse else a).to(torch.complex64) for a in angles]
     return [part * spec.attention_factor(length) for table in tables for part in (table.real, table.imag)]
