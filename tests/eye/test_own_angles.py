@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,31 +33,34 @@ def rounded_by_polar(at: Tensor) -> tuple[Tensor, Tensor]:
     return table.real, table.imag
 
 
-def by_exp(at: Tensor) -> tuple[Tensor, Tensor]:
-    angles = torch.outer(at.float(), torch.exp(-math.log(10_000.0) * torch.arange(PAIRS, dtype=torch.float32) / PAIRS))
+def by_exp(at: Tensor, divisor: float = 1.0, after: float = 1.0) -> tuple[Tensor, Tensor]:
+    frequencies = torch.exp(-math.log(10_000.0) * torch.arange(PAIRS, dtype=torch.float32) / PAIRS)
+    angles = torch.outer(at.float() / divisor, frequencies) / after
     return angles.cos(), angles.sin()
 
 
-def by_exp_stretched(at: Tensor) -> tuple[Tensor, Tensor]:
-    angles = torch.outer(at.float(), torch.exp(-math.log(10_000.0) * torch.arange(PAIRS, dtype=torch.float32) / PAIRS))
-    return (angles / 2.0).cos(), (angles / 2.0).sin()
-
-
 class Rowan(nn.Module):
-    """A clip of nobody's library: each axis turns a third of a head, by a table of its own; what has turned is halved
-    or not, and then widened."""
+    """A clip of nobody's library: each axis turns a third of a head, by the rows of a table of its own.
 
-    def __init__(self, table: Table, halved: bool = False) -> None:
+    They are looked up or came so; what has turned is halved or not, and then widened.
+    """
+
+    def __init__(self, *tables: Table, halved: bool = False, looks_up: bool = False) -> None:
         super().__init__()
-        self.qkv, self.halved, rows = nn.Linear(6 * PAIRS, 18 * PAIRS), halved, [torch.arange(n) for n in SIZE]
-        parts = [[part[i] for part, i in zip(pair, torch.cartesian_prod(*rows).T)] for pair in zip(*map(table, rows))]  # noqa: B905
-        self.register_buffer("cos", torch.cat(parts[0], 1), persistent=False)
-        self.register_buffer("sin", torch.cat(parts[1], 1), persistent=False)
+        self.qkv, self.halved = nn.Linear(6 * PAIRS, 18 * PAIRS), halved
+        rows = [torch.arange(n) for n in SIZE]
+        self.at = torch.cartesian_prod(*rows).T
+        self.tables = [table(at) for table, at in zip(tables if len(tables) > 1 else tables * 3, rows, strict=True)]
+        self.held = None if looks_up else self.rows()
+
+    def rows(self) -> tuple[Tensor, ...]:
+        parts = [[part[at] for part in pair] for pair, at in zip(self.tables, self.at, strict=True)]
+        return tuple(torch.cat(each, 1) for each in zip(*parts, strict=True))
 
     def turned(self, x: Tensor) -> Tensor:
-        a, b = x[..., 0::2], x[..., 1::2]
-        turned = torch.stack((a * self.cos - b * self.sin, a * self.sin + b * self.cos), -1).flatten(-2)
-        return turned.to(x.dtype).to(self.cos.dtype) if self.halved else turned
+        (cos, sin), a, b = self.held or self.rows(), x[..., 0::2], x[..., 1::2]
+        turned = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        return turned.to(x.dtype).to(cos.dtype) if self.halved else turned
 
     def forward(self, tokens: Tensor) -> Tensor:
         q, k, v = self.qkv(tokens).chunk(3, -1)
@@ -79,29 +83,25 @@ def test_the_recipe_of_tables_is_seen(table: Table, angles: str) -> None:
     assert (spec.angles, spec.base, spec.coordinates) == (angles, 10_000.0, "integer")
 
 
-@pytest.mark.parametrize("divided", [2.0, 2.2])
-def test_a_stretched_grid_is_named_by_its_first_pairs(divided: float) -> None:
-    """Positions that are divided before they are multiplied; the frequencies are no list."""
+@pytest.mark.parametrize("looks_up", [True, False])
+@pytest.mark.parametrize("divisors, after", [((2.2, 2.0, 2.0), False), ((1.0, 2.0, 2.0), True)])
+def test_a_stretched_grid_is_counted_by_its_first_pairs(
+    divisors: tuple[float, ...], after: bool, looks_up: bool
+) -> None:
+    """Allegro divides positions, Kandinsky 6 angles; the recipe is seen only where coordinates are right to the bit.
 
-    def stretched(at: Tensor) -> tuple[Tensor, Tensor]:
-        angles = torch.outer(at.float() / divided, by_powers(torch.float32))
-        return angles.cos(), angles.sin()
-
-    spec = observed(model := Rowan(stretched))
-    assert (spec.angles, spec.base, spec.coordinates) == ("float32", 10_000.0, "real")
-    rotation = Rotation.at(spec, pictures(SIZE).float() / divided)
-    assert torch.equal(rotation.cos, model.cos) and torch.equal(rotation.sin, model.sin)  # type: ignore[arg-type]
-
-
-def test_angles_of_a_ladder_by_exp_may_be_stretched_by_two() -> None:
-    """Kandinsky 6: coordinates measured between two rows are halves to the bit, or the recipe would not be seen."""
-    spec = observed(model := Rowan(by_exp_stretched))
-    assert (spec.angles, spec.base, spec.coordinates) == ("float32_exp", 10_000.0, "real")
-    assert torch.equal(Rotation.at(spec, pictures(SIZE) / 2).cos, model.cos)  # type: ignore[arg-type]
+    Where tokens stand is on the tape if rows are looked up; else measured, and halves alone are measured to the bit.
+    """
+    tables = [partial(by_exp, **{"after" if after else "divisor": d}) for d in divisors]
+    spec = observed(model := Rowan(*tables, looks_up=looks_up))
+    seen = "float32_exp" if looks_up or 2.2 not in divisors else "float32"
+    assert (spec.angles, spec.base, spec.coordinates) == (seen, 10_000.0, "real")
+    rotation = Rotation.at(spec.replace(angles="float32_exp"), pictures(SIZE) / torch.tensor(divisors)[:, None])
+    assert all(map(torch.equal, (rotation.cos, rotation.sin), model.rows()))
 
 
 @pytest.mark.parametrize("halved, tables", [(False, "promoted"), (True, "float32")])
 def test_what_is_halved_and_widened_again_is_not_promoted(halved: bool, tables: str) -> None:
     """Sana-Video's code writes what has turned into bfloat16 before it widens it."""
-    spec: Any = observed(Rowan(by_exp, halved))
+    spec: Any = observed(Rowan(by_exp, halved=halved))
     assert spec.tables == tables
