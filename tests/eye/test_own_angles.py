@@ -84,7 +84,7 @@ def test_the_recipe_of_tables_is_seen(table: Table, angles: str) -> None:
 
 
 @pytest.mark.parametrize("looks_up", [True, False])
-@pytest.mark.parametrize("divisors, after", [((2.2, 2.0, 2.0), False), ((1.0, 2.0, 2.0), True)])
+@pytest.mark.parametrize("divisors, after", [((1.9, 1.1, 0.7), False), ((1.0, 2.0, 2.0), True)])
 def test_a_stretched_grid_is_counted_by_its_first_pairs(
     divisors: tuple[float, ...], after: bool, looks_up: bool
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_stretched_grid_is_counted_by_its_first_pairs(
     """
     tables = [partial(by_exp, **{"after" if after else "divisor": d}) for d in divisors]
     spec = observed(model := Rowan(*tables, looks_up=looks_up))
-    seen = "float32_exp" if looks_up or 2.2 not in divisors else "float32"
+    seen = "float32_exp" if looks_up or after else "float32"
     assert (spec.angles, spec.base, spec.coordinates) == (seen, 10_000.0, "real")
     rotation = Rotation.at(spec.replace(angles="float32_exp"), pictures(SIZE) / torch.tensor(divisors)[:, None])
     assert all(map(torch.equal, (rotation.cos, rotation.sin), model.rows()))
