@@ -184,7 +184,7 @@ def spec_of(number: int, small: bool = False) -> RotarySpec:
                 scaling=rng.choice((None, None, None, Linear(factor=4.0), YaRN(factor=8.0, original_max_position=64),
                                     DynamicNTK(factor=2.0, original_max_position=16))),
                 coordinates="real" if rng.random() < 0.1 else "integer",
-                angles=rng.choice(("exact",) * 3 + get_args(Angles)[1:]),
+                angles=rng.choice(("exact",) * 6 + get_args(Angles)[1:]),
                 tables=rng.choice(("activation", "activation", "float32", "rounded", "promoted", "float64")),
             )  # fmt: skip
 
