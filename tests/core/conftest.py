@@ -133,8 +133,6 @@ FACTORS: dict[str, RotarySpec] = {
         "listed": {"head_dim": 16, "axes": Listed((1, 2, 1, 2, 1, 2, 0, 0))},
         "listed-rungs": {"head_dim": 16, "axes": Listed((0, 1) * 4, RUNGS[::-1], axes=3), "exponent_dim": 23},
         "float64": {"head_dim": 16, "interleaved": True, "angles": "float64"},
-        "float64-rounded": {"head_dim": 16, "angles": "float64_rounded", "axes": Axial((4, 4)), "tables": "rounded"},
-        "float32-exp": {**PLACES["first"], "reverse": True, "angles": "float32_exp"},
     }.items()
 }  # fmt: skip
 SECOND: dict[str, RotarySpec] = {
