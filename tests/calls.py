@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 import numpy as np
@@ -42,6 +42,7 @@ from phasor.rotary import kernels
 from phasor.rotary.axes import Axial, OneAxis, Sections
 from phasor.rotary.kernels import eager
 from phasor.rotary.scaling import DynamicNTK, Linear, YaRN
+from phasor.rotary.spec import Angles
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 OTHERS = (torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool, torch.complex64)
@@ -183,7 +184,7 @@ def spec_of(number: int, small: bool = False) -> RotarySpec:
                 scaling=rng.choice((None, None, None, Linear(factor=4.0), YaRN(factor=8.0, original_max_position=64),
                                     DynamicNTK(factor=2.0, original_max_position=16))),
                 coordinates="real" if rng.random() < 0.1 else "integer",
-                angles=rng.choice(("exact", "exact", "exact", "float32", "float64")),
+                angles=rng.choice(("exact",) * 6 + get_args(Angles)[1:]),
                 tables=rng.choice(("activation", "activation", "float32", "rounded", "promoted", "float64")),
             )  # fmt: skip
 

@@ -49,7 +49,7 @@ RotarySpec(head_dim=8, rotary_dim=4.0) => rotary_dim must be an integer, got 4.0
 RotarySpec(head_dim=True) => must be an integer, got True
 RotarySpec(head_dim=8, base=1.0) => base must be a finite number above 1, got 1.0
 RotarySpec(head_dim=8, base=NAN) => base … got nan
-RotarySpec(head_dim=8, angles='hf') => angles must be 'exact', 'float32' or 'float64', got 'hf'
+RotarySpec(head_dim=8, angles='hf') => angles must be 'exact' … or 'float64_rounded', got 'hf'
 RotarySpec(head_dim=8, tables='bf16') => tables must be 'activation' … or 'float64', got 'bf16'
 RotarySpec(head_dim=8, coordinates='float') => coordinates must be 'integer' or 'real', got 'float'
 RotarySpec(head_dim=8, position_scale=0.0) => position_scale … above 0, got 0.0

@@ -22,6 +22,7 @@ VARIANTS = {
     "rounded tables": {"angles": "float32", "tables": "rounded"},
     "promoted": {"angles": "float32", "tables": "promoted"},
     "float64": {"angles": "float64"},
+    "float64, rounded": {"angles": "float64_rounded"},
 }
 
 

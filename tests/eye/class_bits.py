@@ -38,12 +38,20 @@ CROPPED = {
 }  # fmt: skip
 
 
+# By which a model divides the frame, the row and the column.
+STRETCHED = {"AllegroTransformer3DModel": (2.2, 2.0, 2.0), "Kandinsky6Transformer3DModel": (1.0, 2.0, 2.0)}
+
+
 class Far(NamedTuple):
-    """The largest differences of cos and sin, and of what was turned; 0: the same bits. ``polar``: by `torch.polar`."""
+    """The largest differences of cos and sin, and of what was turned; 0: the same bits. ``polar``: by `torch.polar`.
+
+    ``halved``: the model's code rounds what has turned to bfloat16 in every dtype, and so were ours.
+    """
 
     tables: float
     turned: float
     polar: bool = False
+    halved: bool = False
 
     @property
     def none(self) -> bool:
@@ -78,6 +86,7 @@ def in_words(found: Sequence[Beside]) -> str:
         away = ", ".join(f"{name} by {size:.0e}" for name, size in largest.items() if size)
         said += [f"{str(dtype).removeprefix('torch.')}: {away}"] if away else []
     equal = "equal, by torch.polar" if any(one.far.polar for one in found) else "equal"
+    equal = f"{equal}, in bfloat16" if any(one.far.halved for one in found) else equal
     if not any(one.dtype == torch.bfloat16 for one in found):
         equal = f"{equal}; no bfloat16 on a CPU"
     return "; ".join(said) or (equal if found else "nothing turned")
@@ -139,6 +148,8 @@ def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Gri
     places = [positions(turns, spec)]
     if name in CROPPED and spec.coordinates == "real":
         places = [_cropped(places[0], name, grid, spec.axes.count)]
+    elif name in STRETCHED and spec.coordinates == "real" and len(turns) == math.prod(grid):
+        places = [pictures(grid) / torch.tensor(STRETCHED[name])[:, None]]
     elif spec.coordinates == "real" and not isinstance(side.frequencies, str):
         given = torch.stack(side.frequencies.coordinates).float()  # to all digits, where the tape has them
         places += [given] if given.shape == (spec.axes.count, len(turns)) else []
@@ -150,9 +161,18 @@ def _compared(seen: Operator, side: Side, spec: RotarySpec, name: str, grid: Gri
         own += [torch.complex(*(t.double() for t in rotation.second))] if rotation.second is not None else []
         tables = float(torch.view_as_real(torch.cat(own, 1) - turns)[live].abs().max())
         for kind in dict.fromkeys((y.dtype, x.dtype, dtype)):
-            mine = apply_rotary(x.to(kind), rotation).to(y.dtype)
-            turned = float((mine.double() * seen.factor - y.double())[:, live].abs().max())
-            yield Far(tables, turned, polar)
+            mine = apply_rotary(x.to(kind), rotation)
+            for too in {False, y.dtype != torch.bfloat16 and _is_halved(seen, side.tape)}:
+                given = (mine.to(torch.bfloat16) if too else mine).to(y.dtype)
+                turned = float((given.double() * seen.factor - y.double())[:, live].abs().max())
+                yield Far(tables, turned, polar, too)
+
+
+def _is_halved(seen: Operator, tape: Tape) -> bool:
+    """Whether what turns is rounded to bfloat16 on its way, though it comes in float32."""
+    wide = all(tape.values[i].dtype == torch.float32 for i in seen.sources)
+    outputs = (i for operation in seen.operations for i in operation.outputs if i is not None)
+    return wide and any(tape.values[i].dtype == torch.bfloat16 for i in outputs)
 
 
 def _rotation(spec: RotarySpec, at: Tensor, length: int | None, dtype: torch.dtype, polar: bool) -> Rotation:

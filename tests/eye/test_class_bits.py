@@ -17,10 +17,11 @@ from phasor.eye.tiny.picture_call import inputs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
 DOCS = Path(__file__).parents[2] / "docs"
-# One of each kind: tables of a pipeline, text put before, complex numbers, half of a head, two angles in a pair.
+# One of each kind: tables of a pipeline, text put before, complex numbers, half of a head, two angles in a pair; and
+# positions that are divided before they are multiplied.
 QUICK = (
-    "CogVideoXTransformer3DModel", "CogView4Transformer2DModel", "ErnieImageTransformer2DModel",
-    "MiniMaxMusic3Transformer1DModel", "QwenImageTransformer2DModel",
+    "AllegroTransformer3DModel", "CogVideoXTransformer3DModel", "CogView4Transformer2DModel",
+    "ErnieImageTransformer2DModel", "MiniMaxMusic3Transformer1DModel", "QwenImageTransformer2DModel",
 )  # fmt: skip
 TURNS, BITS, FATE, WHOLE = range(2, 6)
 
@@ -64,6 +65,22 @@ def test_tables_queries_and_keys_have_the_bits_of_the_spec_where_the_page_says_s
     assert max(one.far.tables for one in found if one.dtype == torch.float32) < 1e-4
 
 
+@pytest.mark.parametrize(
+    "name, angles, tables",
+    [
+        ("Kandinsky5Transformer3DModel", "float32_exp", "activation"),
+        ("Lumina2Transformer2DModel", "float64", "float64"),
+        ("SanaVideoTransformer3DModel", "float64", "float32"),
+        ("ZImageTransformer2DModel", "float64_rounded", "float32"),
+    ],
+)
+def test_the_arithmetic_of_a_class_is_read(name: str, angles: str, tables: str) -> None:
+    """From the sources: a ladder by exp, powers of the base in float64, what has turned is halved and widened again,
+    angles in float64 that are rounded."""
+    (spec,) = read_config(page().config_of(name)).with_angles("float32").distinct
+    assert (spec.angles, spec.tables, spec.frequencies) == (angles, tables, None)
+
+
 @classes
 def test_a_patched_model_keeps_its_bits_where_the_page_says_so(name: str) -> None:
     model, cells = page().small_model(name), rows()[name]
@@ -77,5 +94,6 @@ def test_most_classes_are_read_have_the_bits_of_their_spec_and_are_replaced() ->
     read = [row for row in turning if row[BITS] != "–"]
     assert len(turning) > 60
     assert len(read) >= 0.9 * len(turning)
+    assert sum(row[BITS].startswith("equal") for row in read) >= 0.95 * len(read)
     assert sum(not row[FATE].startswith("0 of") for row in turning) >= 0.85 * len(turning)
     assert not any("results differ" in row[WHOLE] for row in turning)

@@ -289,6 +289,14 @@ def test_other_bits_are_near_and_no_name() -> None:
     assert named(frequencies, exact=False).fields == {"base": 10_000.0}
 
 
+def test_a_ladder_by_exp_is_named_and_said_to_be_one() -> None:
+    """Kandinsky's has other bits than powers of the base."""
+    frequencies = torch.exp(-math.log(10_000.0) * torch.arange(32, dtype=torch.float32) / 32).tolist()
+    answer = named(frequencies)
+    assert answer.exact and answer.fields == {"base": 10_000.0, "angles": "float32_exp"}
+    assert answer.spec().inv_freq().tolist() == frequencies
+
+
 def test_the_divisor_of_the_exponent_is_found() -> None:
     """GLM-4-MoE's is odd; Gemma 4's pairs that turn stand on the ladder of the whole head."""
     assert named(ladder(1e6, 63, 32), numbers={"rope_theta": 1e6}).fields == {"base": 1e6, "exponent_dim": 63}

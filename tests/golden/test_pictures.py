@@ -22,7 +22,7 @@ NO_SPEC = {
     "ltx", "ltx2", "ltx2_split", "mochi", "timm_mixed", "timm_naflex_mixed", "timm_dinov3", "timm_naflex_dinov3",
 }  # fmt: skip
 # Which spread every picture over one grid, or choose frequencies by its size: tables are of the picture that was seen.
-STRETCHED = {"allegro", "timm_eva02", "timm_pe", "lumina", "omnigen"}
+STRETCHED = {"timm_eva02", "timm_pe", "lumina", "omnigen"}
 
 
 def turned(side: Side, spec: RotarySpec) -> torch.Tensor:

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 from ..rotary.spec import Tables
 from .operator import Operator
 from .sites import varies
-from .tape import Tape
+from .tape import Operation, Tape
 
 HALF = torch.bfloat16
 GIVEN_TABLES = re.compile("rotary|rope")  # arguments that whoever calls the model makes
@@ -71,9 +71,19 @@ def tables_of(tape: Tape, seen: Operator) -> Tables | None:
         if form == HALF:
             return "activation" if data == HALF else "rounded"
         if data == HALF:
-            return "promoted" if tape.values[seen.target].dtype == torch.float32 else "float32"
+            kept = tape.values[seen.target].dtype == torch.float32 and not _halved_after(tape, seen, operation)
+            return "promoted" if kept else "float32"
         return "rounded" if torch.equal(table.real.to(HALF).float(), table.real.float()) else "float32"
     return None
+
+
+def _halved_after(tape: Tape, seen: Operator, product: Operation) -> bool:
+    """Whether something that a product went into is in half precision, and widened again only then."""
+    after = set(product.outputs)
+    for operation in sorted(seen.operations, key=lambda o: o.index):
+        if operation.index > product.index and after.intersection(operation.inputs):
+            after.update(operation.outputs)
+    return any(i is not None and tape.values[i].dtype == HALF for i in after)
 
 
 def _is_table(tape: Tape, number: int, tokens: int) -> bool:

@@ -210,6 +210,8 @@ def by_axes(angles: Tensor, found: Sequence[Grid]) -> tuple[Tensor, tuple[int, .
         at = angles[0, mine[slow]] / steps[slow] * unit
         whole, mine_turn = at.round(), angles[0, mine]
         at = whole if _stands(at, whole, mine_turn, _through(mine_turn, steps / unit, whole)) else at
+        halves = (2 * at).round() / 2  # between two rows, and where a grid is stretched by two
+        at = halves if bool(((at - halves).abs() <= WHOLE * at.abs().clamp(min=1)).all()) else at
         values[mine] = _through(mine_turn, steps / unit, at)
         coordinates.append(at)
     away = wrapped(angles[0] - values[:, None] * torch.stack(coordinates)[axis])

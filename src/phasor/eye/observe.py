@@ -258,7 +258,7 @@ class _Watching:
         temperatures = [self._temperature([s for s in group if s.layers[1] == i]) for i in range(count)]
         specs = [None if one is None else one.spec for one in self._of_layers(path, seen, count)]
         targets = tuple(dict.fromkeys(name for s in group for name in s.turning))
-        own = {"float64" if s is not None and s.angles == "float64" else "float32" for s in specs if s is not None}
+        own = {spec.angles for spec in specs if spec is not None}
         opens = [word for one in seen.values() if one for word in one.named.open]
         seen_model = ModelRotary(
             model_type=str(self.numbers.get("model_type") or type(self.model).__name__),
@@ -275,7 +275,7 @@ class _Watching:
             prefix_tokens=first.before,
             suffix_tokens=first.after,
             heads=first.heads,
-            own_angles="float64" if own == {"float64"} else "float32",
+            own_angles=own.pop() if len(own) == 1 else "float32",
             notes=(*self._unequal_heads(group), *dict.fromkeys(f"not seen: {word}" for word in opens)),
         )
         return seen_model.with_angles("exact")

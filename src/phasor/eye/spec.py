@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from ..rotary.axes import Axes, Listed
 from ..rotary.rotation import Rotation
-from ..rotary.spec import RotarySpec
+from ..rotary.spec import Angles, RotarySpec
+from ..rotary.tables import Phases
 from .axes import schemes
 from .frequencies import Frequencies
 from .layout import Placed
@@ -75,6 +77,18 @@ def measured(side: Side) -> Measured:
 
 def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, Any]) -> Sighting:
     """The simplest spec that gives what was measured, at all lengths at which it was."""
+    best = _best(one, numbers, by_length)
+    if "frequencies" in best.fields and not by_length and (other := _by_first_pairs(one)) is not None:
+        named_so = _best(other, numbers, {})
+        one, best = (one, best) if "frequencies" in named_so.fields else (other, named_so)
+    if abs(best.factor - 1) > EVEN:
+        raise NoSpec(f"cos and sin carry a factor of {best.factor:.9g}, which no scaling known here explains")
+    spec, bits = _bits(_spec(one, best), one)
+    return Sighting(spec, best, bits, one.seen.factor, one.found.before, one.found.after, one.heads)
+
+
+def _best(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, Any]) -> Named:
+    """By the first scheme of axes with which the frequencies have a name, else by the simplest."""
     best: Named | None = None
     exact = one.found.exact and all(v == float(torch.tensor(v, dtype=torch.float32)) for v in one.values)
     for axes in schemes(one.axis, one.values, len(one.found.coordinates)):
@@ -84,10 +98,22 @@ def sighting(one: Measured, numbers: Mapping[str, Any], by_length: Mapping[int, 
         if "frequencies" not in answer.fields:
             break
     assert best is not None
-    if abs(best.factor - 1) > EVEN:
-        raise NoSpec(f"cos and sin carry a factor of {best.factor:.9g}, which no scaling known here explains")
-    spec, bits = _bits(_spec(one, best), one)
-    return Sighting(spec, best, bits, one.seen.factor, one.found.before, one.found.after, one.heads)
+    return best
+
+
+def _by_first_pairs(one: Measured) -> Measured | None:
+    """The same on a stretched grid, counted so that the fastest pair of each axis turns by 1 radian per unit.
+
+    Positions are divided in float32, as code does that divides them by a number of its config (Allegro).
+    """
+    axes = range(len(one.found.coordinates))
+    fastest = [max(v for v, axis in zip(one.values, one.axis, strict=True) if axis == a) for a in axes]
+    if len(axes) == 1 or not all(fastest):
+        return None
+    divisors = [short if abs((short := float(f"{1 / f:.2e}")) * f - 1) < EVEN else 1 / f for f in fastest]
+    values = tuple(v * divisors[a] for v, a in zip(one.values, one.axis, strict=True))
+    at = tuple((c.float() / d).double() for c, d in zip(one.found.coordinates, divisors, strict=True))
+    return None if set(divisors) == {1.0} else replace(one, values=values, found=replace(one.found, coordinates=at))
 
 
 def _parts(side: Side) -> tuple[Operator, Frequencies, Placed]:
@@ -170,11 +196,24 @@ def _bits(spec: RotarySpec, one: Measured) -> tuple[RotarySpec, bool]:
     at = torch.stack(found.coordinates)
     at = at.float() if spec.coordinates == "real" else at.long()
     pairs = list(one.place.pair_of)
-    for angles in ("float32", "float64"):
-        trial = spec.replace(angles=angles)
+    recipes = dict.fromkeys((spec.angles, *get_args(Angles)[1:]))
+    trials = [spec.replace(angles=a) for a in recipes if a != "float32_exp" or spec.scaling is None]
+    for form, trial in product((_tables, _by_polar), trials):
         length = int(at.max()) + 1 if trial.length_dependent else None
-        tables = Rotation.at(trial, at if len(at) > 1 else at[0], length)
-        mine = [t.double()[:, pairs] for t in (tables.cos, tables.sin, *(tables.second or ()))]
+        mine = [t.double()[:, pairs] for t in form(trial, at if len(at) > 1 else at[0], length)]
         if all(torch.equal(a, b.float().double()) for a, b in zip(mine, theirs, strict=True)):
-            return trial, True
-    return spec, False
+            return trial, form is _tables
+    return (spec if found.exact else spec.replace(angles="float32")), False
+
+
+def _tables(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
+    rotation = Rotation.at(spec, at, length)
+    return [rotation.cos, rotation.sin, *(rotation.second or ())]
+
+
+def _by_polar(spec: RotarySpec, at: Tensor, length: int | None) -> list[Tensor]:
+    """By `torch.polar`, which rounds some cosines and sines otherwise in the last bit: what shows is the angles."""
+    phases = Phases(spec, at, length)
+    angles = [phases.angles(second=second) for second in ((False, True) if spec.second is not None else (False,))]
+    tables = [torch.polar(torch.ones_like(a), -a if spec.reverse else a).to(torch.complex64) for a in angles]
+    return [part * spec.attention_factor(length) for table in tables for part in (table.real, table.imag)]

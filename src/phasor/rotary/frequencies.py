@@ -1,10 +1,11 @@
 """``theta_i = base ** (-2 i / dim)``: the angular frequency of pair i in radians per position. Written only here.
 
-Two arithmetics: exact decimals, from which phases are formed, and float32, bit for bit as published models form them.
+Exact decimals, from which phases are formed; and the ways in which published models form it, bit for bit.
 """
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -51,3 +52,19 @@ def inverse_frequencies_float32(base: float | Tensor, dim: int) -> Tensor:
     [1.0, 0.009999999776482582]
     """
     return 1.0 / powers_float32(base, dim)
+
+
+def own_ladder(angles: str, base: float, dim: int) -> Tensor:
+    """``[dim / 2]`` as the code of models forms it whose ``angles`` are formed so (`RotarySpec`).
+
+    >>> own_ladder("float32_exp", 10_000.0, 4).tolist(), own_ladder("float64", 10_000.0, 4).tolist()
+    ([1.0, 0.009999999776482582], [1.0, 0.01])
+    """
+    import torch
+
+    if angles == "float32":
+        return inverse_frequencies_float32(base, dim)
+    even = torch.arange(0, dim, 2, dtype=torch.int64, device="cpu")
+    if angles == "float32_exp":
+        return torch.exp(-math.log(base) * even.to(torch.float32) / dim)
+    return 1.0 / base ** (even.to(torch.float64) / dim)

@@ -2,9 +2,9 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from ..support.checks import number, whole
+from ..support.checks import number, one_of, whole
 from ..support.number_text import counted, ranges
 from ..support.schemes import from_data, to_data
 from .spec import Angles, RotarySpec
@@ -33,7 +33,7 @@ class ModelRotary:
     - ``prefix_tokens``, ``suffix_tokens``: tokens before and after the others that pass unrotated (class and register
       tokens; `Rotation.padded`).
     - ``heads``: only the first so many heads rotate; ``None``: all.
-    - ``own_angles``: how the model's own code forms its angles: in float32, RoFormer in float64.
+    - ``own_angles``: how the model's own code forms its angles (`RotarySpec`): in float32, RoFormer in float64.
     - ``notes``: what the model does beyond the rotation, in words.
     - ``windows``: per layer, the number of positions that attention sees (a sliding window, a chunk), ``None`` for all;
       empty where nothing is known. It has no part in ``==``: the rotation is the same.
@@ -84,8 +84,7 @@ class ModelRotary:
         for i, window in enumerate(self.windows):
             if window is not None:
                 whole(f"windows[{i}]", window)
-        if self.own_angles not in ("float32", "float64"):
-            raise ValueError(f"own_angles must be 'float32' or 'float64', got {self.own_angles!r}")
+        one_of("own_angles", self.own_angles, get_args(Angles)[1:])
         number("softmax_factor", self.softmax_factor, above=0)
         entries = self.sources.items() if isinstance(self.sources, dict) else [(None, None)]
         if not all(isinstance(word, str) for pair in entries for word in pair):

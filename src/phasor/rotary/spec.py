@@ -16,14 +16,15 @@ from ..support.names import no_field
 from ..support.schemes import brief, from_data, lists, to_data
 from .axes import AXES, Axes, OneAxis
 from .fixed_point import exact, steps
-from .frequencies import inverse_frequencies, inverse_frequencies_float32
+from .frequencies import inverse_frequencies, own_ladder
 from .layout import Layout
 from .scaling import SCALINGS, AtLength, Proportional, Scaling
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
-Angles = Literal["exact", "float32", "float64"]
+Angles = Literal["exact", "float32", "float64", "float32_exp", "float64_rounded"]
 Coordinates = Literal["integer", "real"]
 Tables = Literal["activation", "float32", "rounded", "promoted", "float64"]
 
@@ -125,7 +126,12 @@ class RotarySpec:
         if self.frequencies is not None:
             self._check_frequencies(self.frequencies)
         elif self.scaling is not None:
-            frequencies_of = float32_frequencies if self.angles == "float32" else exact_frequencies
+            if self.angles == "float32_exp":
+                raise ValueError(
+                    f"angles='float32_exp' has no scaling (its ladder is used as it is), got {self.scaling!r}; "
+                    "angles='float32' has them all"
+                )
+            frequencies_of = own_frequencies if self.angles == "float32" else exact_frequencies
             frequencies_of(self)
         object.__setattr__(self, "_key", json.dumps(self.to_dict()))
 
@@ -199,16 +205,12 @@ class RotarySpec:
     def inv_freq(self, seq_len: int | None = None) -> Tensor:
         """float64 ``[P]`` on the CPU: radians per position of each pair, after scaling.
 
-        Exact values rounded once; with ``angles="float32"`` the float32 values of the model's own code, widened.
+        Exact values rounded once; with angles that are not exact the values of the model's own code, widened.
         ``seq_len`` matters to length-dependent scalings only; ``None`` is a sequence inside the trained length.
         These are the values that models keep as ``inv_freq``: without ``position_scale``, the sign of ``reverse`` and
         the learned log-scale, and with ``second`` those of the first members.
         """
-        import torch
-
-        if self.angles == "float32":
-            return float32_frequencies(self, seq_len).double()
-        return torch.tensor([float(f) for f in exact_frequencies(self, seq_len)], dtype=torch.float64, device="cpu")
+        return _rounded_once(self, seq_len) if self.angles == "exact" else own_frequencies(self, seq_len).double()
 
     def attention_factor(self, seq_len: int | None = None) -> float:
         """The factor on cos and sin (YaRN, LongRoPE); scores of the rotated channels grow by its square."""
@@ -330,15 +332,34 @@ def exact_frequencies(spec: RotarySpec, seq_len: int | None = None) -> tuple[Dec
     return tuple(_rungs(spec, lambda dim: ladder(base, dim)))
 
 
-def float32_frequencies(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
-    """``[P]`` float32 frequencies of a spec, after scaling, bit for bit as transformers forms them."""
+def _rounded_once(spec: RotarySpec, seq_len: int | None) -> Tensor:
     import torch
 
+    return torch.tensor([float(f) for f in exact_frequencies(spec, seq_len)], dtype=torch.float64, device="cpu")
+
+
+def product_dtype(spec: RotarySpec) -> torch.dtype:
+    """In which positions are multiplied by frequencies, where that is no integer phase."""
+    import torch
+
+    return torch.float32 if spec.angles in ("float32", "float32_exp") else torch.float64
+
+
+def own_frequencies(spec: RotarySpec, seq_len: int | None = None) -> Tensor:
+    """``[P]`` frequencies of a spec, after scaling, bit for bit as the model's code forms them, for inexact angles.
+
+    Scalings have two arithmetics only: that of transformers in float32, else exact ones, rounded once.
+    """
+    import torch
+
+    dtype, scaling = product_dtype(spec), spec.scaling
     if spec.frequencies is not None:
-        return torch.tensor(spec.frequencies, dtype=torch.float32, device="cpu")
-    scaling = spec.scaling
-    ladder = inverse_frequencies_float32 if scaling is None else partial(scaling.inv_freq_float32, seq_len=seq_len)
-    return torch.stack(_rungs(spec, lambda dim: ladder(spec.base, dim)))
+        return torch.tensor(spec.frequencies, dtype=dtype, device="cpu")
+    if scaling is None:
+        return torch.stack(_rungs(spec, lambda dim: own_ladder(spec.angles, spec.base, dim)))
+    if dtype == torch.float64:
+        return _rounded_once(spec, seq_len)
+    return torch.stack(_rungs(spec, lambda dim: scaling.inv_freq_float32(spec.base, dim, seq_len)))
 
 
 def _rungs(spec: RotarySpec, ladder: Callable[[int], Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from ..support.checks import whole
 from ..support.tracing import capturing, constant, readable, watched
 from . import stacked
 from .phase import cos_sin, phases
-from .spec import RotarySpec, axis_steps
+from .spec import RotarySpec, axis_steps, product_dtype
 
 T = TypeVar("T")
 
@@ -147,7 +147,7 @@ class Phases:
             angles = self.angles(second=second)
             cos, sin = angles.cos(), angles.sin()
             in_float64 = spec.angles == spec.tables == "float64"  # formed and multiplied so: nothing rounds between
-            if spec.angles != "float32" and not in_float64:
+            if angles.dtype == torch.float64 and not in_float64:
                 cos, sin = cos.to(wide), sin.to(wide)
         if spec.reverse:
             sin = -sin
@@ -202,8 +202,8 @@ def learned_angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
 def _float_angles(
     spec: RotarySpec, positions: Sequence[Tensor], seq_len: int | None, log_scale: Tensor | None, second: bool
 ) -> Tensor:
-    """Angles in float32 if the spec says so, else in float64, in the order of operations of the models."""
-    dtype = torch.float32 if spec.angles == "float32" else torch.float64
+    """Angles in float32 or float64, as the spec says, in the order of operations of the models."""
+    dtype = product_dtype(spec)
     frequencies = frequencies_of(spec, seq_len, second, dtype, positions[0].device)
     if log_scale is not None:
         scale = log_scale.to(dtype).exp()
@@ -214,7 +214,7 @@ def _float_angles(
     total = at[0].unsqueeze(-1) * frequencies[0]
     for axis in range(1, len(at)):
         total = total + at[axis].unsqueeze(-1) * frequencies[axis]
-    return total
+    return total.to(torch.float32) if spec.angles == "float64_rounded" else total
 
 
 def steps_of(spec: RotarySpec, seq_len: int | None, second: bool, device: torch.device) -> Sequence[Tensor]:
@@ -267,7 +267,7 @@ def _step_values(key: str, seq_len: int | None, second: bool) -> tuple[tuple[int
 @constant
 def _axis_frequencies(key: str, seq_len: int | None, second: bool) -> list[list[float]]:
     spec = spec_of(key, second)
-    dtype = torch.float32 if spec.angles == "float32" else torch.float64
+    dtype = product_dtype(spec)
     shares = torch.tensor(spec.axes.weights(spec.pairs), dtype=dtype, device="cpu")
     values: list[list[float]] = (spec.inv_freq(seq_len).to(dtype) * shares).tolist()
     return values

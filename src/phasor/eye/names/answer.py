@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ...rotary.axes import Axes, OneAxis
@@ -93,7 +94,8 @@ def _check(sight: Sight) -> None:
 def _best(sight: Sight, stated: Stated) -> Named:
     """The first candidate that explains everything, else what explains most."""
     found: dict[tuple[bool, bool] | None, dict[str, Any]] = {}  # by whether bits and factor are right
-    for fields in candidates(sight, stated):
+    by_exp = ({**one, "angles": "float32_exp"} for one in candidates(sight, stated) if "scaling" not in one)
+    for fields in chain(candidates(sight, stated), by_exp):
         found.setdefault(sight.judge(fields), fields)
         if (True, True) in found:
             break

@@ -55,7 +55,9 @@ class Sight:
     def judge(self, fields: Mapping[str, Any]) -> tuple[bool, bool] | None:
         """Whether fields that give the frequencies nearly give them as they were seen, and whether the factor."""
         try:
-            spec = RotarySpec(head_dim=2 * len(self.at[None][0]), axes=self.axes, angles="float32", **fields)
+            spec = RotarySpec(
+                **{"head_dim": 2 * len(self.at[None][0]), "axes": self.axes, "angles": "float32", **fields}
+            )
         except (ValueError, OverflowError, ZeroDivisionError):
             return None  # parameters that do not go together, or not with this width
         bits = True

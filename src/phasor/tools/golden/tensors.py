@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...rotary.apply import apply_rotary
 from ...rotary.rotation import Rotation
-from ...rotary.spec import RotarySpec
+from ...rotary.spec import RotarySpec, product_dtype
 from ...rotary.temperature import LearnedLog
 from .layer_kinds import Kind
 from .vectors import Tolerance
@@ -92,7 +92,7 @@ def _rotary(
     words = "radians per position of each pair, [P], after scaling, without a log-scale and a position scale"
     for label, spec in (("exact", exact), ("model", model))[: 1 if kind.moved else 2]:
         freq = spec.inv_freq(kind.seq_len)
-        freq = freq if spec.angles != "float32" else freq.float()
+        freq = freq if spec.angles == "exact" else freq.to(product_dtype(spec))
         tensors[f"{label}.inv_freq"] = Golden(freq, words, Tolerance(relative=1e-6), label)
     rotation = Rotation.at(exact, positions, dtype=torch.float64, **arguments)
     tensors |= _tables("exact", rotation, Tolerance(TABLE * factor))

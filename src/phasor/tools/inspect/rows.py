@@ -10,7 +10,13 @@ from .numbers import FARTHEST, SpecFacts, lowest_decay
 _BLOCKS = "▁▂▃▄▅▆▇█"
 REGIME_SIGNS = {"kept": "█", "blended": "▒", "slowed": "░", "stopped": "·"}
 
-# Where the model's own code rounds cos and sin, by the spec's ``tables``.
+# How the model's own code forms angles, by the spec's ``angles``, and where it rounds cos and sin, by ``tables``.
+ANGLES = {
+    "float32": "float32 angles",
+    "float64": "float64 angles",
+    "float32_exp": "float32 angles, of a ladder by exp",
+    "float64_rounded": "float64 angles rounded to float32",
+}
 TABLES = {
     "activation": "cos and sin rounded to the activations' dtype, multiplied in it",
     "float32": "cos and sin in float32, multiplied in it",
@@ -128,13 +134,13 @@ def _decay_lines(fact: SpecFacts, width: int, names: Sequence[str]) -> list[str]
 def _exactness_lines(fact: SpecFacts, own_angles: str) -> list[str]:
     real = fact.spec.coordinates == "real"
     place = f"coordinate {fact.max_position:,}" if real else f"position {fact.max_position - 1:,}"
-    off = "are" if own_angles == "float32" else "would be"
+    off = "are" if own_angles in ("float32", "float32_exp") else "would be"
     exact = "exact ones (in float64)" if real or fact.spec.learned else "exact ones"
     return [
         row(
             "  exactness", f"float32 angles {off} off by {fact.float32_error:.1e} at {place}, {exact} by at most 2.5e-7"
         ),
-        row("  own code", f"{own_angles} angles, {TABLES[fact.spec.tables]}"),
+        row("  own code", f"{ANGLES[own_angles]}, {TABLES[fact.spec.tables]}"),
     ]
 
 

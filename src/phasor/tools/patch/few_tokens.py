@@ -32,7 +32,7 @@ class FewTokens:
             and not tables.led
             and spec.axes.count == 1
             and spec.coordinates == "integer"
-            and spec.angles in ("exact", "float32")
+            and spec.angles in ("exact", "float32", "float32_exp")
             and spec.tables != "float64"
             and not spec.learned
             and not spec.length_dependent

@@ -110,7 +110,7 @@ def _formed(
 def _complex(phases: Phases) -> list[Tensor]:
     """Of float32 angles by torch.polar, as models form them: with other last bits than torch.cos gives."""
     spec = phases.spec
-    if spec.angles != "float32":
+    if spec.angles in ("exact", "float64"):
         cos, sin = phases.tables()
         return [torch.complex(cos.float(), sin.float())]
     angles = -phases.angles() if spec.reverse else phases.angles()
