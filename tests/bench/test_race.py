@@ -5,7 +5,7 @@ import platform
 import time
 
 import pytest
-from timing import Goal, medians, race, read, run
+from timing import medians, race, read, run
 from timing.measure import compared
 from timing.run import MAPPED, measure, named, ratios
 
@@ -60,19 +60,6 @@ def test_the_ratio_is_the_median_of_the_ratios_of_rounds_and_not_the_ratio_of_me
     found = compared(times, "ours", "unit", None)
     assert found.ratio == 1.0 and found.spread == (0.75, 2.0)  # of 1, 0.5 and 3
     assert (found.us, found.unit_us) == (2e6, 4e6)
-
-
-@pytest.mark.parametrize(
-    "goal, ratio, met",
-    [
-        (Goal("at most", 0.9), 0.9, True),
-        (Goal("at most", 0.9), 0.91, False),
-        (Goal("at least", 4.5), 4.5, True),
-        (Goal("at least", 4.5), 4.4, False),
-    ],
-)
-def test_goals(goal, ratio, met):
-    assert goal.met(ratio) is met
 
 
 @pytest.mark.parametrize("threads, clock", [(1, "thread_time"), (2, "perf_counter")])

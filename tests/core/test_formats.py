@@ -57,8 +57,10 @@ apply_rotary_qkv(torch.zeros(7, 7, 16), ROTATION, num_heads=4) => qkv must have 
 apply_rotary_qkv(torch.zeros(7, 3, 4, 16), ROTATION, out=torch.zeros(7, 4, 3, 16).transpose(1, 2)) => out must have q, k
     and v next to each other in memory
 Rotary(64) => spec must be a RotarySpec, got int
-phasor.positions.packed(torch.tensor([0, 3]), torch.tensor([1, 2])) => offsets must have one value for each of 1 documents, got 2
-phasor.positions.packed(torch.tensor([0, 3]).to(torch.uint64)) => cu_seqlens must hold integers of at most 63 bits, got torch.uint64
+phasor.positions.packed(torch.tensor([0, 3]), torch.tensor([1, 2])) => offsets must have one value for each of 1
+    documents, got 2
+phasor.positions.packed(torch.tensor([0, 3]).to(torch.uint64)) => cu_seqlens must hold integers of at most 63
+    bits, got torch.uint64
 """
 test_refused = refused(REFUSED, globals(), of=(phasor,))
 
