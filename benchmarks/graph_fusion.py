@@ -5,20 +5,15 @@
 A line for each program: how many tensors turn, as `phasor.observe` sees them in the model, and what became of them.
 """
 
-import argparse
 import json
-import logging
-import signal
 import time
-import warnings
 from typing import Any
 
 import torch
-from onnx_fusion import LONGEST, TYPES, Cached, Plain, given_for, last, too_long
+from onnx_fusion import Cached, Plain, asked, given_for, last, lines
 
 import phasor
 from phasor.eye.tiny import tiny_config, tiny_model
-from phasor.support.transformers_log import quiet
 
 
 def line_of(kind: str, mode: str) -> dict[str, Any]:
@@ -40,25 +35,6 @@ def line_of(kind: str, mode: str) -> dict[str, Any]:
     return told | {"outputs": report.outputs, "seconds": round(time.perf_counter() - start, 1)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--types", default=TYPES)
-    parser.add_argument("--modes", default="dynamic,static,cache")
-    chosen = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-    signal.signal(signal.SIGALRM, too_long)
-    for mode in chosen.modes.split(","):
-        for kind in "".join(chosen.types.split()).split(","):
-            signal.alarm(LONGEST)
-            try:
-                with quiet():
-                    line = line_of(kind, mode)
-            except Exception as error:  # of the exporter, most of them
-                line = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
-            signal.alarm(0)
-            print(json.dumps({"type": kind, "mode": mode, **line}), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    for line in lines(asked(__doc__ or "").parse_args(), line_of):
+        print(json.dumps(line), flush=True)

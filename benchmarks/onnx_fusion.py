@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,30 +170,41 @@ def too_long(*_: Any) -> None:
     raise TimeoutError(f"more than {LONGEST} seconds")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+def asked(about: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--types", default=TYPES)
     parser.add_argument("--modes", default="dynamic,static,cache")
-    parser.add_argument("--opset", type=int, default=18)
-    chosen = parser.parse_args()
-    chosen.folder.mkdir(exist_ok=True)
+    return parser
+
+
+def lines(chosen: argparse.Namespace, line_of: Callable[[str, str], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One for each type and mode; of what cannot be exported, why."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     signal.signal(signal.SIGALRM, too_long)
     for mode in chosen.modes.split(","):
         for kind in "".join(chosen.types.split()).split(","):
-            about = {"type": kind, "mode": mode, "opset": chosen.opset}
             signal.alarm(LONGEST)
             try:
                 with quiet():
-                    line = about | line_of(kind, mode, chosen.opset, chosen.folder)
+                    line = line_of(kind, mode)
             except Exception as error:  # of the exporter, most of them
-                line = about | {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+                line = {"failed": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
             signal.alarm(0)
-            with (chosen.folder / "results.jsonl").open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            print(json.dumps(line), file=sys.stderr, flush=True)
+            yield {"type": kind, "mode": mode, **line}
+
+
+def main() -> None:
+    parser = asked(__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--opset", type=int, default=18)
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(exist_ok=True)
+    for line in lines(chosen, lambda kind, mode: line_of(kind, mode, chosen.opset, chosen.folder)):
+        text = json.dumps({"opset": chosen.opset, **line})
+        with (chosen.folder / "results.jsonl").open("a") as file:
+            file.write(text + "\n")
+        print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from phasor.tools.golden import check
 TEXT = HERE / "held_out.txt"
 RUN = "rotary-seed0"
 CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 64}
-FEW, MANY = 3, 60  # damages of a command's files
+FEW, MANY = 2, 60  # damages of a command's files
 TINY = ("--tokens", "256", "--batch", "2", "--layers", "1", "--dim", "8", "--heads", "1", "--length", "16")
 NER = ("ner", "train", "{}/train.jsonl", "--dev", "{}/train.jsonl", "--epochs", "1")
 

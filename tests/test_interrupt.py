@@ -56,6 +56,7 @@ def test_while_torch_is_imported(training):
     assert_stopped(training)
 
 
+@pytest.mark.slow
 def test_while_a_model_is_trained(training, tmp_path):
     run = tmp_path / "rotary-seed0"
     while not (run / "checkpoint.safetensors").exists() and training.poll() is None:

@@ -288,9 +288,10 @@ def test_without_words_the_commands_are_shown(words, phasor):
     "call, code",
     [
         ("inspect --brief good >&-", 0),
-        ("inspect --brief good 2>&-", 0),
-        ("inspect --brief good <&-", 0),
-        ("inspect bad 2>&-", 2),
+        *(
+            pytest.param(f"inspect {call}", code, marks=pytest.mark.slow)
+            for call, code in (("--brief good 2>&-", 0), ("--brief good <&-", 0), ("bad 2>&-", 2))
+        ),
         pytest.param("inspect bad 2>/dev/full", 2, marks=NEEDS_FULL),
     ],
 )

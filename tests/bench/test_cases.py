@@ -31,28 +31,23 @@ def made(case, dtype: str, layout: str, kernel: str = "auto"):
     return calls(Work(case, DTYPES[dtype], layout, kernel, quick=True))
 
 
-def returned(case, dtype: str, layout: str, name: str, kernel: str = "auto") -> list[Tensor]:
-    """What one call returns, on tensors of its own: of a case in place, too, as if it were the first."""
+def returned(case, dtype: str, layout: str, kernel: str = "auto") -> dict[str, list[Tensor]]:
+    """What each call returns, on tensors of its own: of a case in place, too, as if it were the first."""
     with torch.set_grad_enabled(case.gradient):
-        found = made(case, dtype, layout, kernel)[name]()
-    return [found] if isinstance(found, Tensor) else list(found)
-
-
-def ours(case, dtype: str, layout: str) -> list[str]:
-    """The names of the calls of phasor."""
-    if "llama" in case.name:
-        return ["patched"]
-    return [name for name in made(case, dtype, layout) if name not in (case.unit, case.measured)] or ["phasor"]
+        found = {name: call() for name, call in made(case, dtype, layout, kernel).items()}
+    return {name: [x] if isinstance(x, Tensor) else list(x) for name, x in found.items()}
 
 
 @pytest.mark.parametrize("case, dtype, layout", CELLS)
 def test_phasor_returns_what_the_reference_does(case, dtype, layout):
-    names = ours(case, dtype, layout)
-    assert len(names) == (1 if case not in LAW else 10 if dtype == "float32" else 11)
-    for name in names:
-        found, due = (returned(case, dtype, layout, name, kernel) for kernel in ("auto", "reference"))
-        assert len(found) == len(due) >= 1
-        for one, other in zip(found, due, strict=True):
+    auto, reference = (returned(case, dtype, layout, kernel) for kernel in ("auto", "reference"))
+    ours = (
+        ["patched"] if "llama" in case.name else [n for n in auto if n not in (case.unit, case.measured)] or ["phasor"]
+    )
+    assert len(ours) == (1 if case not in LAW else 10 if dtype == "float32" else 11)
+    for name in ours:
+        assert auto[name]
+        for one, other in zip(auto[name], reference[name], strict=True):
             assert one.abs().sum() > 0
             most = float(other.abs().max()) * 2 * torch.finfo(DTYPES[dtype]).eps
             torch.testing.assert_close(one, other, rtol=0, atol=most)
@@ -60,16 +55,16 @@ def test_phasor_returns_what_the_reference_does(case, dtype, layout):
 
 @pytest.mark.parametrize("case, dtype, layout", [cell for cell in CELLS if cell.values[0].unit == "phasor"])
 def test_a_peer_does_the_same(case, dtype, layout):
-    theirs, ours = (returned(case, dtype, layout, name)[:2] for name in (case.measured, "phasor"))
+    found = returned(case, dtype, layout)
+    theirs, ours = (found[name][:2] for name in (case.measured, "phasor"))
     for one, other in zip(theirs, ours, strict=True):  # of q and k: a weight's gradient is a sum over all tokens
         torch.testing.assert_close(one, other.reshape(one.shape), rtol=0, atol=8 * ROUNDINGS[dtype])
 
 
 @pytest.mark.parametrize("name", ["llama-prefill", "llama-generate"])
 def test_a_patched_llama_gives_what_the_other_does(name):
-    cell = named([name])[0], "float32", "halves"
-    patched, unpatched = (returned(*cell, name) for name in ("patched", "unpatched"))
-    assert all(torch.allclose(a, b, atol=0.02) for a, b in zip(patched, unpatched, strict=True))
+    found = returned(named([name])[0], "float32", "halves")
+    assert all(torch.allclose(a, b, atol=0.02) for a, b in zip(found["patched"], found["unpatched"], strict=True))
 
 
 def of_law(name: str):

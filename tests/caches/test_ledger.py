@@ -82,16 +82,6 @@ def test_the_smallest_sufficient_length():
     assert admitted_length(0, 0) == 1
 
 
-def test_a_fork_and_its_trunk_go_their_own_ways():
-    ledger = filled()
-    before, branch = state(ledger), ledger.fork()
-    branch.shift(5)
-    branch.append(K, torch.tensor([50, 51]), V)
-    assert same(state(ledger), before) and len(branch) == 12
-    assert branch.keys.untyped_storage().data_ptr() != ledger.keys.untyped_storage().data_ptr()
-    assert ledger.fork().keys is ledger.keys
-
-
 def test_values_follow_their_tokens():
     ledger = filled()
     values = ledger.values.clone()

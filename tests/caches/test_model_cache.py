@@ -104,8 +104,9 @@ def test_sinks_stand_where_they_should(family):
 @torch.no_grad()
 @pytest.mark.parametrize(
     "family, patched",
-    [(family, False) for family in ("llama", "qwen2", "gemma3", "deepseek_v3", "smollm3", "yarn")]
-    + [("llama", True), ("deepseek_v3", True)],
+    [("gemma3", False), ("yarn", False), ("deepseek_v3", True)]
+    + [pytest.param(f, False, marks=pytest.mark.slow) for f in ("llama", "qwen2", "deepseek_v3", "smollm3")]
+    + [pytest.param("llama", True, marks=pytest.mark.slow)],
 )
 def test_generation_beyond_the_trained_length(family, patched):
     """As long as the window has room the tokens of the whole cache, then on; distances stay inside the window."""
@@ -139,7 +140,7 @@ def folder(shared_data, tmp_path_factory):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("patched", [False, True])
+@pytest.mark.parametrize("patched", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_chunk_reused_at_another_offset(patched, folder):
     """The keys are those of the chunk computed there; a trained model goes on nearly as after a full prefill.
 

@@ -10,8 +10,6 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 
-from rows import FAMILIES, TOWERS  # noqa: E402
-
 from .operators import compare, wrong  # noqa: E402
 from .suite import parts, rows  # noqa: E402
 from .table import line, table  # noqa: E402
@@ -48,12 +46,7 @@ MISREAD = {
 }
 
 
-# Every text model and tower that has a row of its own, and is a model type for itself.
-BITS = sorted({*FAST, *FAMILIES, *TOWERS} - {*ARGUED, "esmfold2_atom", "evolla_saprot", "qwen3_omni_moe_code2wav"})
-BITS.remove("vjepa2_predictor")  # a part of vjepa2
-
-
-@pytest.mark.parametrize("name", BITS)
+@pytest.mark.parametrize("name", FAST)
 def test_rotations_are_those_of_the_models_own_code(name: str) -> None:
     found = line(name, rows(default_config(name)))
     assert found.complete, str(found)

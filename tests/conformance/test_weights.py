@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -55,10 +56,15 @@ def weights_of(name: str) -> Weights:
     return INDEXERS[name.removesuffix(".indexer")].weights if name.endswith(".indexer") else WEIGHTS[name]
 
 
-def checked(name: str, weights: Weights | None = None) -> tuple[list[str], int, int]:
+@lru_cache(maxsize=8)
+def built(name: str, after: str) -> tuple[Any, Any, Any]:
+    """A model, which `faults` leaves as it was, its inputs, and what is read of its config."""
     model = given.build(name)
-    inputs = given.inputs_for(name, model)
-    return faults(model, inputs, given.read(name, model), weights or weights_of(name))
+    return model, given.inputs_for(name, model), given.read(name, model)
+
+
+def checked(name: str, weights: Weights | None = None) -> tuple[list[str], int, int]:
+    return faults(*built(name, str(tiny.AFTER.get(name))), weights or weights_of(name))
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -16,7 +16,7 @@ def compiled(call):
     return torch.compile(call, fullgraph=True, dynamic=True, backend="eager")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_tokens_of_which_only_the_data_tell_how_many(dtype):
     def turn(x, mask):
         chosen = mask.nonzero()[:, 0]

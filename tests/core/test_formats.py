@@ -5,28 +5,10 @@ import torch
 
 import phasor
 from phasor import Rotary, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
-from phasor.positions import packed
 from refused import refused
 
 SPEC = RotarySpec(head_dim=16, rotary_dim=12, interleaved=True)
 ROTATION = Rotation.at(SPEC, torch.arange(7))
-
-
-def test_packed_documents():
-    """Each document as if it were alone, from its own offset on."""
-    lengths, offsets = [3, 0, 5, 1], [10, 4, 0, 7]
-    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
-    q, k = torch.randn(9, 4, 16), torch.randn(9, 2, 16)
-    rows = packed(cu_seqlens, torch.tensor(offsets))
-    got = rotate(q, k, rows, SPEC, tensor_format="thd")
-    table = Rotation.at(SPEC, torch.arange(32))
-    assert torch.equal(apply_rotary(q, table.take(rows), tensor_format="thd"), got[0])
-    for i, (length, offset) in enumerate(zip(lengths, offsets, strict=True)):
-        part = slice(int(cu_seqlens[i]), int(cu_seqlens[i + 1]))
-        positions = torch.arange(length) + offset
-        alone = rotate(q[None, part], k[None, part], positions, SPEC, tensor_format="bshd")
-        assert torch.equal(got[0][part], alone[0][0])
-        assert torch.equal(got[1][part], alone[1][0])
 
 
 def test_keys_at_positions_of_their_own_keep_the_arithmetic_of_their_dtype():
@@ -75,8 +57,10 @@ apply_rotary_qkv(torch.zeros(7, 7, 16), ROTATION, num_heads=4) => qkv must have 
 apply_rotary_qkv(torch.zeros(7, 3, 4, 16), ROTATION, out=torch.zeros(7, 4, 3, 16).transpose(1, 2)) => out must have q, k
     and v next to each other in memory
 Rotary(64) => spec must be a RotarySpec, got int
-packed(torch.tensor([0, 3]), torch.tensor([1, 2])) => offsets must have one value for each of 1 documents, got 2
-packed(torch.tensor([0, 3]).to(torch.uint64)) => cu_seqlens must hold integers of at most 63 bits, got torch.uint64
+phasor.positions.packed(torch.tensor([0, 3]), torch.tensor([1, 2])) => offsets must have one value for each of 1
+    documents, got 2
+phasor.positions.packed(torch.tensor([0, 3]).to(torch.uint64)) => cu_seqlens must hold integers of at most 63
+    bits, got torch.uint64
 """
 test_refused = refused(REFUSED, globals(), of=(phasor,))
 

@@ -37,7 +37,7 @@ def test_good_calls(kind, part):
         assert not wrong, f"built('good {number}', {kind!r}, bad=False): {wrong}"
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, *(pytest.param(part, marks=pytest.mark.slow) for part in (3, 4, 5))])
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in (2, 3, 4, 5))])
 def test_calls_of_every_kind(part):
     """Tensors that are not what they seem, modes and transforms, outputs in each other's way, nonsense."""
     for number in range(100 * part, 100 * part + 100):

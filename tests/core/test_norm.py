@@ -1,10 +1,12 @@
-"""RMSNorm of q and k with the rotation: what it means, that it is what models do, and what it refuses."""
+"""RMSNorm of q and k with the rotation: what it means, that it is what models do, and what it refuses.
+
+Every order of axes is the plain one on rearranged tensors: `test_meaning`.
+"""
 
 import pytest
 import torch
 
 from phasor import Layout, RotarySpec, Rotation, apply_qk_norm_rotary, apply_rotary
-from phasor.rotary.kernels import ORDERS
 from refused import refused
 
 F64 = torch.float64
@@ -17,7 +19,6 @@ LAYOUTS = {
     "permuted": {"interleaved": True, "permuted": True},
 }
 ROUNDINGS = ("once", "between", "before_weight")
-SHAPES = {"bhsd": "bhs", "bshd": "bsh", "sbhd": "sbh", "thd": "sh"}
 
 
 @pytest.fixture(params=LAYOUTS)
@@ -25,9 +26,8 @@ def spec(request):
     return RotarySpec(head_dim=16, **LAYOUTS[request.param])
 
 
-def given(tensor_format, heads=3, width=16, seq=5, dtype=torch.float32):
-    sizes = {"b": 2, "h": heads, "s": seq}
-    return torch.randn(*(sizes[a] for a in SHAPES[tensor_format]), width, dtype=F64).to(dtype)
+def given(heads=3, dtype=torch.float32):
+    return torch.randn(2, heads, 5, 16, dtype=F64).to(dtype)
 
 
 def by_hand(x, weight, eps, unit_offset=False, axes=(-1,)):
@@ -37,33 +37,26 @@ def by_hand(x, weight, eps, unit_offset=False, axes=(-1,)):
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("tensor_format", ORDERS)
-def test_it_is_the_formula_in_every_order_of_axes(spec, tensor_format, after):
+def test_it_is_the_formula(spec, after):
     rotation = Rotation.at(spec, torch.arange(5), dtype=F64)
-    q, k = given(tensor_format, dtype=F64), given(tensor_format, heads=2, dtype=F64)
-    weights = torch.randn(2, 16, dtype=F64)
-    got = apply_qk_norm_rotary(
-        q, k, rotation, *weights, eps=0.3, unit_offset=True, after=after, tensor_format=tensor_format
-    )
+    q, k, weights = given(dtype=F64), given(heads=2, dtype=F64), torch.randn(2, 16, dtype=F64)
+    got = apply_qk_norm_rotary(q, k, rotation, *weights, eps=0.3, unit_offset=True, after=after)
     for x, w, y in zip((q, k), weights, got, strict=True):
         if after:
-            expected = by_hand(apply_rotary(x, rotation, tensor_format=tensor_format), w, 0.3, True)
+            expected = by_hand(apply_rotary(x, rotation), w, 0.3, True)
         else:
-            expected = apply_rotary(by_hand(x, w, 0.3, True), rotation, tensor_format=tensor_format)
+            expected = apply_rotary(by_hand(x, w, 0.3, True), rotation)
         torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
         assert y.is_contiguous()
 
 
-@pytest.mark.parametrize("tensor_format", ORDERS)
-def test_one_mean_over_all_heads_of_a_token(tensor_format):
+def test_one_mean_over_all_heads_of_a_token():
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5), dtype=F64)
-    q, k = given(tensor_format, heads=4, dtype=F64), given(tensor_format, heads=2, dtype=F64)
+    q, k = given(heads=4, dtype=F64), given(heads=2, dtype=F64)
     of_q, of_k = torch.randn(64, dtype=F64), torch.randn(32, dtype=F64)
-    got = apply_qk_norm_rotary(q, k, rotation, of_q, of_k, across_heads=True, tensor_format=tensor_format)
-    axis = -3 if tensor_format == "bhsd" else -2
+    got = apply_qk_norm_rotary(q, k, rotation, of_q, of_k, across_heads=True)
     for x, w, y in zip((q, k), (of_q, of_k), got, strict=True):
-        per_head = w.view(-1, 1, 16) if axis == -3 else w.view(-1, 16)
-        expected = apply_rotary(by_hand(x, per_head, 1e-6, axes=(axis, -1)), rotation, tensor_format=tensor_format)
+        expected = apply_rotary(by_hand(x, w.view(-1, 1, 16), 1e-6, axes=(-3, -1)), rotation)
         torch.testing.assert_close(y, expected, rtol=0, atol=1e-14)
 
 
@@ -71,7 +64,7 @@ def test_one_mean_over_all_heads_of_a_token(tensor_format):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_rounded_where_it_says(dtype, rounding):
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5))
-    q, weight = given("bhsd", dtype=dtype), torch.randn(16).to(dtype)
+    q, weight = given(dtype=dtype), torch.randn(16).to(dtype)
     got = apply_qk_norm_rotary(q, None, rotation, weight, None, rounding=rounding, kernel="reference")[0]
     wide = q.float()
     n = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
@@ -160,7 +153,7 @@ def test_gradcheck(settings, layout):
 
 def test_a_promoted_rotation_gives_the_dtype_of_its_tables():
     rotation = Rotation.at(RotarySpec(head_dim=16), torch.arange(5)).replace(promoted=True)
-    q, weight = given("bhsd", dtype=torch.bfloat16), torch.randn(16)
+    q, weight = given(dtype=torch.bfloat16), torch.randn(16)
     for rounding in ROUNDINGS:
         assert apply_qk_norm_rotary(q, None, rotation, weight, None, rounding=rounding)[0].dtype == torch.float32
     unpromoted = apply_qk_norm_rotary(q.float(), None, rotation, weight, None)[0]

@@ -4,19 +4,6 @@ import torch
 from phasor.encodings.attention import KVCache, attention
 
 
-@pytest.mark.parametrize("chunks", [[7], [1] * 7, [4, 1, 2]])
-@pytest.mark.parametrize("kv_heads", [4, 1])
-def test_prefill_and_decode_equal_the_whole(encoding, make_qkv, chunks, kv_heads):
-    q, k, v = make_qkv(kv_heads=kv_heads)
-    t = torch.arange(7) + 5
-    whole = attention(q, k, v, encoding, q_positions=t, scale=0.4)
-    cache, parts = KVCache(), []
-    for q_c, k_c, v_c, t_c in zip(*(x.split(chunks, -2) for x in (q, k, v)), t.split(chunks), strict=True):
-        parts.append(attention(q_c, k_c, v_c, encoding, q_positions=t_c, scale=0.4, cache=cache))
-    torch.testing.assert_close(torch.cat(parts, -2), whole)
-    assert len(cache) == 7 and torch.equal(cache.k_positions, t.expand(2, 7))
-
-
 def test_remembers_padding_and_documents(encoding, make_qkv):
     q, k, v = make_qkv()
     rules = {

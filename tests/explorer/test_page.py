@@ -143,6 +143,7 @@ TRY_ALL = """
 </script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1200])
 def test_in_chromium(tmp_path, width):
     """Every model and every scaling draws, every step is phasor's, bad input is one line, and nothing stands out."""

@@ -81,7 +81,7 @@ def test_every_plain_type_by_its_defaults(js, types):
 
 
 @pytest.mark.parametrize("rope", SCALINGS, ids=lambda rope: rope.get("rope_type", rope.get("type")))
-@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("key", [pytest.param("rope_scaling", marks=pytest.mark.slow), "rope_parameters"])
 def test_every_plain_type_with_every_scaling(js, types, rope, key):
     read = 0
     for name in types:
@@ -111,7 +111,7 @@ def one_kind_of_number(text):
     return int(float(text)) if float(text).is_integer() and float(text) < 2**53 else float(text)
 
 
-@pytest.mark.parametrize("draws", [60, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [30, pytest.param(3000, marks=pytest.mark.slow)])
 def test_mistakes_drawn_at_random(js, shared_data, monkeypatch, draws):
     """Configs of plain types with a random mistake: what phasor refuses the page refuses; what it reads is right."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "configs"))

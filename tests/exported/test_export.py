@@ -67,7 +67,7 @@ def ran(path: Path, given: tuple) -> list[torch.Tensor]:
 @pytest.mark.parametrize(
     "kernel, opset, turns",
     [
-        ("reference", 18, FEW[0]),
+        pytest.param("reference", 18, FEW[0], marks=pytest.mark.slow),  # test_check_exports has such a file
         ("onnx", 23, FEW[1]),
         *(pytest.param(kernel, opset, ALL, marks=pytest.mark.slow) for kernel, opset in
           [("reference", 18), ("reference", 23), ("onnx", 23), ("onnx", 25)]),

@@ -105,7 +105,7 @@ def close(y, right, atol=1e-6):
     np.testing.assert_allclose(y, right, atol=atol, rtol=0)
 
 
-@pytest.mark.parametrize("opset", [13, 18, 22, 23])
+@pytest.mark.parametrize("opset", [18, 23, *(pytest.param(n, marks=pytest.mark.slow) for n in (13, 22))])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_becomes_one_operator_with_exact_tables(fused, tmp_path, form, opset):
     """Near position 511 float32 angles are off by 1e-5; the operator, run by another implementation, is not."""
@@ -374,7 +374,11 @@ class AcrossHeads(Picture):
 
 @pytest.mark.parametrize(
     "made, width, more",
-    [pytest.param(BesideText, 8, {}, marks=pytest.mark.slow), (BesideText, 8, {"tokens": 40}), (AcrossHeads, 16, {})],
+    [
+        pytest.param(BesideText, 8, {}, marks=pytest.mark.slow),
+        (BesideText, 8, {"tokens": 40}),
+        pytest.param(AcrossHeads, 16, {}, marks=pytest.mark.slow),
+    ],
 )
 def test_tokens_that_are_joined_with_others_and_heads_in_the_channels(made, width, more, tmp_path):
     """And as many tokens as another call has, where their number is free."""

@@ -30,12 +30,7 @@ def assert_unchanged(before: list, after: list) -> None:
         assert one[3:] == two[3:]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["llama", "gptj", "complex halves", "alibi", "tables that grow"]
-    if "tables that grow" in ZOO
-    else ["llama", "gptj", "complex halves", "alibi"],
-)
+@pytest.mark.parametrize("name", ["complex halves", "alibi", "tables that grow"])
 def test_a_model_is_left_as_it_was(name):
     case = ZOO[name]
     model = case.model().train()
@@ -123,7 +118,7 @@ class EightBits(nn.Module):
         return nn.functional.linear(x, self.whole.to(x.dtype) * self.scale)
 
 
-@pytest.mark.parametrize("name", ["llama", "gptj", "qwen3"])
+@pytest.mark.parametrize("name", ["gptj", *(pytest.param(n, marks=pytest.mark.slow) for n in ("llama", "qwen3"))])
 def test_weights_that_are_stored_in_eight_bits_are_observed(name):
     case = ZOO[name]
     model = case.model()

@@ -120,7 +120,7 @@ def lengths_around(model: Published) -> tuple[int, ...]:
     return 16, start, start + 1, 3 * start + 7
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(published((32, 64, 80, 128, 256)))
 def test_what_a_config_states_is_what_its_frequencies_are_named(model: Published) -> None:
     lengths = lengths_around(model)
@@ -144,7 +144,7 @@ def test_parameters_under_keys_of_their_own_are_not_guessed() -> None:
     assert named(frequencies, numbers={"a": 500_000.0, "b": renamed}).fields == {"frequencies": tuple(frequencies)}
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(published((64, 128)), st.floats(-1e-9, 1e-9))
 def test_measured_frequencies_have_the_same_names(model: Published, error: float) -> None:
     lengths = lengths_around(model)

@@ -34,7 +34,10 @@ def observed(name: str, **changes: object) -> tuple[phasor.ModelRotary, dict[str
     return found[0], found[1].sources
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+LATER = ("llama", "glm4", "stablelm")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LATER)) for n in CONFIGS])
 def test_it_is_read_as_its_row_reads_it(name):
     row = phasor.read_config({"model_type": name, **CONFIGS[name]})
     seen, _ = observed(name)

@@ -113,7 +113,9 @@ def test_the_factor_that_keys_have_already(gain, words, vectors):
     assert found.cause == "moved_factor" and words in found.reason and "1.13862944" in found.reason
 
 
-@pytest.mark.parametrize("name", ["llama", "yarn", "partial", "m-rope"])
+@pytest.mark.parametrize(
+    "name", ["yarn", "m-rope", *(pytest.param(n, marks=pytest.mark.slow) for n in ("llama", "partial"))]
+)
 @pytest.mark.parametrize(
     ("how", "cause", "words"),
     [

@@ -44,16 +44,16 @@ def follows_the_law(build):
 
 
 # The interpreter takes a third of a second for each.
-@pytest.mark.parametrize("part", [0, *(pytest.param(p, marks=pytest.mark.slow) for p in range(1, 20))])
-@pytest.mark.parametrize("kind, count", {"tables": 14, "phases": 14, "norm": 14, "cache": 10, "latent": 6}.items())
+@pytest.mark.parametrize("part", [0, *(pytest.param(p, marks=pytest.mark.slow) for p in range(1, 40))])
+@pytest.mark.parametrize("kind, count", {"tables": 7, "phases": 7, "norm": 7, "cache": 5, "latent": 3}.items())
 def test_good_calls(kind, count, part):
     for number in range(count * part, count * part + count):
         follows_the_law(lambda n=number: built(f"good {n}", kind, bad=False, small=True, device=DEVICE))
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(p, marks=pytest.mark.slow) for p in range(1, 10))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(p, marks=pytest.mark.slow) for p in range(1, 20))])
 def test_calls_of_every_kind(part):
-    for number in range(60 * part, 60 * part + 60):
+    for number in range(30 * part, 30 * part + 30):
         follows_the_law(lambda n=number: built(f"1:{n}", small=True, device=DEVICE))
 
 

@@ -24,6 +24,7 @@ def written(*cases):
     return dict(zip(parts[::2], found, strict=True))
 
 
+@pytest.mark.slow
 def test_many_tokens_are_one_launch_without_a_table():
     assert written("many", "many, back") == dict.fromkeys(("many", "many, back"), (["rotate_qk"], [], []))
 

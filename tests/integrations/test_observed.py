@@ -445,7 +445,7 @@ def test_axes_for_heads_are_left_out_of_a_table():
 
 # --- the zoo
 
-FEW = ["llama", "nanochat", "into an empty tensor", "megatron", "class token that passes", "neox", "qwen3", "in place"]
+FEW = ["nanochat", "megatron", "class token that passes", "neox", "in place", "llama", "into an empty tensor", "qwen3"]
 TURNING = [name for name, case in ZOO.items() if case.truth.turns]
 
 
@@ -467,7 +467,7 @@ def replaced(name: str) -> tuple[int, int]:
     return report.replaced, len(report.rows)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (i > 4)) for i, n in enumerate(FEW)])
 def test_a_few_models_of_the_zoo(name):
     done, rows = replaced(name)
     assert done == (0 if name in ("neox", "qwen3", "in place") else rows)

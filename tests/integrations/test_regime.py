@@ -28,7 +28,10 @@ def frozen(folder, scaling, seq_len, **how):
     return model
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+ONE = [pytest.param(s, marks=[pytest.mark.slow] * (i > 0)) for i, s in enumerate(SCALINGS)]
+
+
+@pytest.mark.parametrize("scaling", ONE)
 @torch.no_grad()
 def test_a_trained_model_token_by_token_across_its_threshold(scaling, folder, ids):
     """Its own code loses much to its cache; frozen, the cached loss is the full one, of the same bits."""
@@ -53,7 +56,7 @@ def test_a_row_beside_a_longer_one_has_the_bits_it_has_alone(scaling, folder, id
     assert (own - alone).abs().max() > 1
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", ONE)
 def test_generate_freezes_each_call_at_its_own_length(scaling, folder, ids):
     model = stories(folder, scaling)
     report = phasor.patch(model, seq_len="generate")

@@ -68,7 +68,9 @@ def test_compiles_in_one_graph_and_once(family, angles):
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("family", STARTS)
+@pytest.mark.parametrize(
+    "family", ["gemma3", *(pytest.param(f, marks=pytest.mark.slow) for f in ("llama", "deepseek_v3"))]
+)
 @pytest.mark.parametrize("angles", ["float32", "exact"])
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
 def test_copies_are_patched_and_independent(family, angles, again):
@@ -96,7 +98,7 @@ def test_moves_to_another_dtype_keep_the_frequencies():
     assert torch.equal(logits(model), logits(loaded))
 
 
-@pytest.mark.parametrize("family", STARTS)
+@pytest.mark.parametrize("family", ["deepseek_v3", *(pytest.param(f, marks=pytest.mark.slow) for f in STARTS[:2])])
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_training_steps_have_equal_gradients(family, checkpointing):
     losses, gradients = [], []

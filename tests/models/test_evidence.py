@@ -28,7 +28,10 @@ VARIED = (
 SPEC = RotarySpec(head_dim=8)
 
 
-@pytest.mark.parametrize("name", VARIED)
+SOON = ("gpt_neox", "deepseek_v3", "gpt_oss", "qwen2_vl_text", "mimi", "vjepa2")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in SOON)) for n in VARIED])
 def test_the_default_config(name: str) -> None:
     found = experiment(default_of(name))
     assert found.kind == "equal", found

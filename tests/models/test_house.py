@@ -60,6 +60,7 @@ def test_the_walk_over_strings_finds_one() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_rotate_are_those_of_transformers() -> None:
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES

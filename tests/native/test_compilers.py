@@ -1,8 +1,8 @@
 """Every set of instructions writes what the portable one does, by every compiler, on x86-64 and on 64-bit ARM.
 
 The C program `compare.c` is built by the compilers that are here, and for ARM, which an emulator runs. Nothing here
-measures speed. Now is what nothing else shows, in a build that hardly optimizes; the sets of this machine have the law
-of `core/test_law.py`. `make slow` has all of it, and the build that is shipped.
+measures speed. The sets of this machine have the law of `core/test_law.py`; `make slow` has all that is compiled, the
+build that is shipped too.
 """
 
 import importlib.util
@@ -111,6 +111,7 @@ def arm(tmp_path_factory, level):
 
 @needs_sources
 @needs_arm
+@pytest.mark.slow
 def test_neon_agrees(arm):
     assert compared(ARM, arm, jobs=300)[0] == ["neon"]
 

@@ -23,7 +23,7 @@ NO_CONTENTS = re.compile(
     r"pos|grid|mask|length|time|step|size|cache|shape|offset|seqlens|rope|rotary|ind(ic|ex)es|lens$|(img|txt)_ids"
 )
 POSITIONS = re.compile(r"^(position_ids|positions?|pos_ids|pos|input_pos|input_positions)$")
-
+OF_EVERY_MODULE = vars(nn.Module()).keys()
 
 ERRORS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, AssertionError)
 
@@ -127,7 +127,7 @@ def left_alone(model: nn.Module) -> Iterator[None]:
 
 def _attributes(module: nn.Module) -> list[Any]:
     """What a model's own code keeps on a module."""
-    return [value for name, value in vars(module).items() if name not in vars(nn.Module())]
+    return [value for name, value in vars(module).items() if name not in OF_EVERY_MODULE]
 
 
 def _refill(holder: Any, contents: Any) -> None:

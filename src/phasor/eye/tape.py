@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ class Operation:
     module: str = ""
     stack: tuple[Place, ...] = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Without its overload: ``"mul"``."""
         schema = getattr(self.func, "_schema", None)

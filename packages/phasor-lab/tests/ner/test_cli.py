@@ -1,9 +1,6 @@
 import json
-import sys
 
 import pytest
-
-import limited
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner
@@ -138,13 +135,6 @@ def test_a_folder_that_is_no_model_and_a_file_that_is_no_text(files, tmp_path):
     (tmp_path / "latin").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match="latin:1: file must be UTF-8, got byte 0xe9 at offset 3"):
         call("predict", folder / "model", tmp_path / "latin")
-
-
-def test_the_command_line_ends_with_one_line(tmp_path):
-    words = ["-m", "phasor", "ner", "evaluate", str(tmp_path), "x.json"]
-    done = limited.run([sys.executable, *words], cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("phasor: ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("texts, head", [("ada met bob", "efficient"), ("彭小军认为", "global-pointer")])
