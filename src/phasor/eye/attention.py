@@ -68,22 +68,14 @@ def _without_softmax(tape: Tape, weights: set[int], known: set[Operation]) -> li
         q, k = operation.inputs[-2:]
         if not {q, k} <= tape.data or {q, k} & weights:
             continue
-        summed, state, v = _product_above(tape, q), _product_above(tape, k), None
+        summed, state = _product_above(tape, q), _product_above(tape, k)
+        one = Attention(q, k, None, None, operation.module, operation.index, how="a product")
         if summed is not None and state is None and summed.inputs[-2] not in weights:
             # [channels, tokens] of the values times [tokens, channels] of the keys, then [channels, tokens] of q
-            found.append(
-                Attention(
-                    k, summed.inputs[-1], None, None, operation.module, operation.index,
-                    queries_transposed=True, how="a product",
-                )
-            )  # fmt: skip
+            found.append(replace(one, q=k, k=summed.inputs[-1], queries_transposed=True))
             continue
         if state is not None and state.inputs[-2] not in weights:
             k, v = state.inputs[-2:]  # [channels, tokens] of the keys times [tokens, channels] of the values
-        found.append(
-            Attention(
-                q, k, v, operation.outputs[0], operation.module, operation.index,
-                keys_transposed=True, how="a product",
-            )
-        )  # fmt: skip
+            one = replace(one, k=k, v=v)
+        found.append(replace(one, output=operation.outputs[0], keys_transposed=True))
     return found

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .linear import Cut, gradients
-from .matrices import NOTHING, Axes, groups, owned, replayed
+from .matrices import NOTHING, Axes, by_groups, owned, replayed
 from .operator import Operator
 from .tape import Tape
 
@@ -36,17 +36,12 @@ def _alike(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor
     together = _of_group(other, y, xs)
     if together is not None:
         return together[0], together[1], len(y)
-    for order in groups(len(y)):
-        found: list[tuple[Tensor, Tensor]] = []
-        for group in order:
-            one = _of_group(other, y[group], xs)
-            if one is None:
-                break
-            found.append(one)
-        if len(found) == len(order):
-            whole, origin = (torch.cat([one[i] for one in found])[order.flatten().argsort()] for i in (0, 1))
-            return whole, origin, order.shape[1]
-    return None
+    found = by_groups(len(y), lambda group: _of_group(other, y[group], xs))
+    if found is None:
+        return None
+    parts, order = found
+    whole, origin = (torch.cat([one[i] for one in parts])[order.flatten().argsort()] for i in (0, 1))
+    return whole, origin, order.shape[1]
 
 
 def _of_group(other: Operator, y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor] | None:

@@ -4,8 +4,10 @@ Each input belongs to one head and token, or heads share theirs in groups, as qu
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from .linear import Cut, gradients, replay
 from .tape import Tape
 
 NOTHING = 1e-12  # of the largest entry: what is smaller is rounding of float64
+T = TypeVar("T")
 MOST_SEEDS = 1_000_000  # elements of one batch of seeds: 8 MB, and a few times as much for their gradients
 
 
@@ -134,23 +137,23 @@ def _widths(owners: Tensor, count: int) -> tuple[Tensor, int]:
 
 def _in_groups(y: Tensor, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The matrices where heads share their inputs: those of as few groups of heads as do not."""
-    for order in groups(len(y)):
-        found = []
-        for group in order:
-            one = _apart(y[group], xs)
-            if one is None:
-                break
-            found.append(one)
-        if len(found) == len(order):
-            return _joined(found, order.flatten().argsort())
-    raise Mixed("its tokens depend on the same inputs")
+    found = by_groups(len(y), lambda group: _apart(y[group], xs))
+    if found is None:
+        raise Mixed("its tokens depend on the same inputs")
+    return _joined(found[0], found[1].flatten().argsort())
 
 
-def groups(heads: int) -> Iterator[Tensor]:
-    """The heads in 2, 3, ... equal groups ``[groups, heads of one]``, in both orders in which they may be repeated."""
+def by_groups(heads: int, look: Callable[[Tensor], T | None]) -> tuple[list[T], Tensor] | None:
+    """What is found in each of the first equal groups of heads in all of which anything is, and those groups.
+
+    ``[groups, heads of one]``: 2, 3, ... of them, in both orders in which heads may be repeated.
+    """
     for count in (n for n in range(2, heads + 1) if heads % n == 0):
-        yield torch.arange(heads).view(-1, count).T
-        yield torch.arange(heads).view(count, -1)
+        for order in (torch.arange(heads).view(-1, count).T, torch.arange(heads).view(count, -1)):
+            found = list(takewhile(lambda one: one is not None, map(look, order)))
+            if len(found) == count:
+                return [one for one in found if one is not None], order
+    return None
 
 
 def _joined(found: list[tuple[Tensor, Tensor]], order: Tensor) -> tuple[Tensor, Tensor]:

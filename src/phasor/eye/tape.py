@@ -237,9 +237,6 @@ class _Recorder(TorchDispatchMode):
         )
         self.tape.operations.append(operation)
         outs = out if isinstance(out, tuple | list) else (out,)
-        if operation.name.startswith(("empty", "new_empty")):  # what memory happens to hold would be taken for numbers
-            for new in outs:
-                new.zero_()
         operation.outputs = tuple(self._add(o, operation) if isinstance(o, Tensor) else None for o in outs)
         if writes:
             for written in [o for o in outs if isinstance(o, Tensor)]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...eye import Observation
 from ...eye.grid import CLOSE, by_axes, wrapped
 from ...eye.layout import placed
 from ...eye.operator import Operator
@@ -20,9 +21,8 @@ from ...eye.tiny.pictures import built, class_of, made_of, small
 from ...eye.turned_by import name_of
 from ...support.errors import first_line
 from .against_config.causes import way_out
-from .operator_faults import Fault
+from .deviation import Deviation
 from .report import ROTATION, Check
-from .watching import Watched
 
 AGAINST_CLASS = "rotation of its class"
 AS_ITS_CLASS = ("not rotated", "two angles in a pair")  # no faults where the class does the same
@@ -33,7 +33,7 @@ class NotShown(Exception):
     """Why two operators were not compared, as a clause."""
 
 
-def against_class(seen: Watched, before: Sequence[Check]) -> list[Check]:
+def against_class(seen: Observation, before: Sequence[Check]) -> list[Check]:
     """The checks before, and one for each attention that turns, where the config names a class of diffusers.
 
     What would be a fault of one's own is none where the class does the same, and what no spec says is shown there.
@@ -45,9 +45,9 @@ def against_class(seen: Watched, before: Sequence[Check]) -> list[Check]:
     return [*(c for c in before if id(c) not in told), *beside]
 
 
-def _checks(seen: Watched) -> Iterator[Check]:
-    config: Any = getattr(seen.call.model, "config", None)
-    made = _class(seen.call.model, config) if isinstance(config, Mapping) else None
+def _checks(seen: Observation) -> Iterator[Check]:
+    config: Any = getattr(seen.model, "config", None)
+    made = _class(seen.model, config) if isinstance(config, Mapping) else None
     if made is None:
         return
     blank = Check(what=AGAINST_CLASS, against="spec", verdict="not shown")
@@ -55,7 +55,8 @@ def _checks(seen: Watched) -> Iterator[Check]:
         own_angles = any(_own_angles(side.operator) for site in seen.turning for side in (site.q, site.k))
         model = built(lambda: made_of(made, small(config, all_heads=own_angles)))
         if own_angles:  # which may be weights
-            _take_over(model, seen.call.model)
+            _take_over(model, seen.model)
+        assert seen.call is not None
         own = {(_first_layer(site), site.number): site for site in sites_of(replace(seen.call, model=model).tape())}
     except Exception as error:  # the class raises what it likes for a config that was changed
         yield replace(blank, reason=f"{made.__name__} could not be observed: {first_line(error)}")
@@ -101,7 +102,7 @@ def _beside(check: Check, site: Site, own: Site | None) -> Check:
     return replace(check, verdict="right")
 
 
-def _fault(mine: Side, theirs: Side) -> Fault | None:
+def _fault(mine: Side, theirs: Side) -> Deviation | None:
     """What a side does otherwise than that of its class; raises `NotShown`."""
     if mine.seen.fixed and theirs.seen.fixed and not (mine.turns or theirs.turns):
         return None
@@ -115,17 +116,17 @@ def _fault(mine: Side, theirs: Side) -> Fault | None:
         raise NotShown("its class has other numbers of tokens")
     turns = seen.of_pairs(own.pairs, own.inputs)
     if turns is None:
-        return Fault("layout", f"it turns {_layout(seen)}, and its class {_layout(own)}")
+        return Deviation("layout", f"it turns {_layout(seen)}, and its class {_layout(own)}")
     heads = slice(None) if alone else slice(1)
     if bool((wrapped(turns[heads].angle() - own.angles[heads]).abs() <= CLOSE).all()):
         return None
     angles, known = turns[0].angle(), by_axes(own.angles, theirs.grids)
     if known is None:
-        return Fault("angles", "its tokens turn by other angles than those of its class")
+        return Deviation("angles", "its tokens turn by other angles than those of its class")
     values, axis, coordinates = known
     found = [_coordinates(angles, values[0], [p for p, a in enumerate(axis) if a == n]) for n in range(max(axis) + 1)]
     if any(at is None for at in found):
-        return Fault("frequencies", "its pairs turn by other frequencies than those of its class")
+        return Deviation("frequencies", "its pairs turn by other frequencies than those of its class")
     return _moved(
         [at for at in found if at is not None], coordinates, [name_of(at, theirs.grids) for at in coordinates]
     )
@@ -145,12 +146,14 @@ def _coordinates(angles: Tensor, values: Tensor, pairs: Sequence[int]) -> Tensor
     return at if bool((away.abs() <= CLOSE).all()) else None
 
 
-def _moved(found: Sequence[Tensor], own: Sequence[Tensor], names: Sequence[str]) -> Fault:
+def _moved(found: Sequence[Tensor], own: Sequence[Tensor], names: Sequence[str]) -> Deviation:
     """Axes that took each other's place, or tokens that stand elsewhere."""
     same = [[bool(((at - other).abs() <= APART).all()) for other in own] for at in found]
     for a, b in torch.combinations(torch.arange(len(own))).tolist():
         if same[a][b] and same[b][a]:
-            return Fault("axes swapped", f"its {names[a]} turns the pairs of the {names[b]}, and the other way round")
+            return Deviation(
+                "axes swapped", f"its {names[a]} turns the pairs of the {names[b]}, and the other way round"
+            )
     said = []
     for name, at, other in zip(names, found, own, strict=True):
         away = at - other
@@ -160,4 +163,4 @@ def _moved(found: Sequence[Tensor], own: Sequence[Tensor], names: Sequence[str])
             even = float(by.mean()) if bool(((by - by[0]).abs() <= APART).all()) else None
             how = f"{even:+.3g}" if even is not None else f"up to {float(by.abs().max()):.3g} away"
             said.append(f"tokens {tokens[0]}-{tokens[-1]}: {name} {how}")
-    return Fault("positions", f"they stand elsewhere than in its class: {'; '.join(said)}")
+    return Deviation("positions", f"they stand elsewhere than in its class: {'; '.join(said)}")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ... import eye
 from ...eye.sites import Site
 from ...support.findings import Difference
 from ..patch.reading import specs_of, specs_of_layer
@@ -22,9 +23,8 @@ from .measurement import OF_ANGLES
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, deviations, exchanged, moved_by, rounded, scales_of
+from .static import Planned, beside_plan, exchanged, moved_by, rounded, scales_of
 from .told_of_calls import RESTART, SWITCH, without_fault, wrong_in_calls
-from .watching import Watched
 from .ways import MOST, Called, Turned
 
 Key = tuple[str, int, str]
@@ -159,12 +159,12 @@ def plan_of(observed: Observation, where: str) -> Planned | str:
     return Planned(models[0], specs, scales, called or beside or given_tables(module))
 
 
-def _observed(watched: Watched | str, where: str) -> Planned | str:
-    if isinstance(watched, str) or watched.seen is None:
+def _observed(watched: eye.Observation | str, where: str) -> Planned | str:
+    if isinstance(watched, str):
         return "it was not observed"
     site = next((site for site in watched.sites if site.where == where), None)
     path, index = ("", 0) if site is None else site.layers
-    part = watched.seen.parts.get(path)
+    part = watched.parts.get(path)
     spec = part.layers[index] if part is not None and index < len(part.layers) else None
     if part is None or spec is None:
         return "no spec says what it does"
@@ -178,12 +178,9 @@ def _of_site(site: Site, planned: Planned | str, known: dict[Key, Reference], wi
     if isinstance(planned, str):
         return replace(check, reason=planned)
     sides = [known[key] for name in "qk" if (key := (site.where, site.number, name)) in known]
-    found = deviations(site, sides, planned, within)
-    if found:
-        name, one = found[0]
-        says = one.says if name == "q and k" else f"{name}: {one.says}"
-        check = replace(check, verdict="wrong", cause=one.cause, reason=says, way_out=way_out(one.cause))
-        return replace(check, difference=check.apart(position=float(one.token), pair=one.pair))
+    if (found := beside_plan(site, sides, planned, within)) is not None:
+        check = replace(check, verdict="wrong", cause=found.cause, reason=found.says, way_out=way_out(found.cause))
+        return replace(check, difference=check.apart(position=float(found.token), pair=found.pair))
     if not planned.specs:
         return replace(check, reason="no rotation in this layer")
     unseen = next((s.seen.missing for s in (site.q, site.k) if s.seen.missing), "")

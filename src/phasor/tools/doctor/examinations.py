@@ -22,7 +22,7 @@ from .observation import NO_VALUES, Observation
 from .operators import check_operators, of_unread
 from .report import ROTATION, Check, Diagnosis
 from .running import BlackBox, Misuse
-from .watching import watch, watched
+from .watching import attends, watch
 
 # One thing that is looked at: of what was observed, and of the checks before it, which it may take as told.
 Examination = Callable[[Observation, Sequence[Check]], Iterable[Check]]
@@ -89,8 +89,8 @@ def _of_function(model: Any, inputs: Any, seen: eye.Observation | None) -> Diagn
     subject, checks = BlackBox(model), list[Check]()
     name = type(model).__name__ if isinstance(model, nn.Module) else subject.name
     if isinstance(model, nn.Module) and not any(p.is_meta for p in model.parameters()):
-        found = watch(model, inputs, whole=True) if seen is None else watched(seen)
-        if not isinstance(found, str) and found.attends:
+        found = watch(model, inputs, whole=True) if seen is None else seen
+        if not isinstance(found, str) and attends(found):
             checks = against_class(found, of_unread(found))
     try:
         if checks and inputs is not None and not isinstance(inputs, Tensor):

@@ -17,7 +17,7 @@ from ..patch.reading import ModelReading, specs_of
 from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, parts_of, subject_of
-from .watching import Watched, watch, watched
+from .watching import attends, watch
 from .ways import OWN_ROWS, Called, Way, called, ways
 
 NO_VALUES = "the model is on the meta device; it is checked against the spec only"
@@ -76,9 +76,9 @@ class Observation:
         return ""
 
     @cached_property
-    def watched(self) -> Watched | str:
+    def watched(self) -> eye.Observation | str:
         if self._seen is not None:
-            return watched(self._seen)
+            return self._seen
         if self.on_meta:
             return NO_VALUES
         arguments = self._inputs if hasattr(self._inputs, "keys") else None
@@ -88,7 +88,7 @@ class Observation:
     def still(self) -> bool:
         """Whether nothing rotates in it, by its config and as it is seen."""
         watched = self.watched
-        seen = not isinstance(watched, str) and not watched.turning and (watched.attends or self.unread)
+        seen = not isinstance(watched, str) and not watched.turning and (attends(watched) or self.unread)
         return bool(seen) and not self.rotary
 
     def models_at(self, where: str) -> tuple[list[ModelRotary], str]:

@@ -1,8 +1,7 @@
 """What is wrong with one attention by the operators on its q and k, beside each other."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -12,6 +11,7 @@ from ...eye.scale import logit_scale
 from ...eye.sites import Side, Site
 from ...eye.spec import EVEN_HALF, Measured
 from ...rotary.spec import RotarySpec
+from .deviation import Deviation
 
 LOUD = EVEN_HALF  # of a pair: tables in half precision are no longer by less
 SAME = 1e-4  # relative: numbers that a model multiplies by, and frequencies of float32 tables
@@ -20,31 +20,15 @@ MULTIPLIES = ("scal", "mult", "factor", "temper", "gain")
 NAMES = {"q": "queries", "k": "keys"}
 
 
-@dataclass(frozen=True)
-class Fault:
-    """``cause``: a few stable words; ``pair``: the first pair that it shows in."""
-
-    cause: str
-    says: str
-    pair: int | None = None
-
-
-def faults(site: Site, module: nn.Module, softmax: float, known: bool) -> Iterator[Fault]:
+def fault_of(site: Site, module: nn.Module, softmax: float, known: bool) -> Deviation | None:
     """``softmax``: the factor on its softmax scale; ``known``: whether a config says what it must do."""
     for side in (site.q, site.k):
         if side.operator is not None and side.operator.second is not None:
-            yield Fault("two angles in a pair", f"{NAMES[side.name]}: {side.seen.missing}")
-            return
-    if (loud := _loud(site.q) or _loud(site.k)) is not None:
-        yield loud
-        return
-    if (apart := _apart(site)) is not None:
-        yield apart
-    elif (factor := _beside(site, module, softmax, known)) is not None:
-        yield factor
+            return Deviation("two angles in a pair", f"{NAMES[side.name]}: {side.seen.missing}")
+    return _loud(site.q) or _loud(site.k) or _apart(site) or _beside(site, module, softmax, known)
 
 
-def _loud(side: Side) -> Fault | None:
+def _loud(side: Side) -> Deviation | None:
     """Few pairs that are longer, at every token, than all others of their side."""
     if not side.turns or side.operator is None or side.trained:
         return None
@@ -56,17 +40,17 @@ def _loud(side: Side) -> Fault | None:
     pair = int(odd.nonzero()[0])
     times = float((scale / middle)[:, pair].flatten()[0])
     which = f"pair {pair}" if int(odd.sum()) == 1 else f"{int(odd.sum())} pairs, the first of which is {pair},"
-    return Fault("one pair louder", f"{which} of the {NAMES[side.name]} is {times:.6g} times as long", pair)
+    return Deviation("one pair louder", f"{which} of the {NAMES[side.name]} is {times:.6g} times as long", pair=pair)
 
 
-def _apart(site: Site) -> Fault | None:
+def _apart(site: Site) -> Deviation | None:
     """What keys do otherwise than queries, but for a trained factor and one for each token, which queries may have."""
     apart = disagreement(site)
     if apart is None or not apart.word or (apart.word.startswith("factor") and (site.q.trained or site.k.trained)):
         return None
     if apart.word.startswith("factor") and ("beside" in apart.says or _is_the_scale(site, apart.word)):
         return None  # the former is judged with the scale of the softmax
-    return Fault(apart.word, apart.says)
+    return Deviation(apart.word, apart.says)
 
 
 def _is_the_scale(site: Site, word: str) -> bool:
@@ -80,7 +64,7 @@ def _is_the_scale(site: Site, word: str) -> bool:
     return scale is not None and math.isclose(abs(scale) * factor, whole, rel_tol=SAME)
 
 
-def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault | None:
+def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Deviation | None:
     """A plain number that multiplies q or k, where the softmax has its whole scale, and the model names no such one."""
     q, k = site.q.operator, site.k.operator
     if q is None or k is None or not (site.q.turns and site.k.turns) or site.q.seen.norms or site.k.seen.norms:
@@ -97,7 +81,7 @@ def _beside(site: Site, module: nn.Module, softmax: float, known: bool) -> Fault
         if not (side.trained or any(math.isclose(abs(factor), number, rel_tol=SAME) for number in (1.0, *own))):
             name = NAMES[side.name]
             says = f"{name} are multiplied by {abs(factor):.6g}, and the softmax has its whole scale, {pure:.6g}"
-            return Fault(f"factor on the {name}: {abs(factor):.6g}", says)
+            return Deviation(f"factor on the {name}: {abs(factor):.6g}", says)
     return None
 
 

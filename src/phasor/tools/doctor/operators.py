@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ... import eye
+from ...eye.call import Call
 from ...eye.experiments import Look, at_length, lengths_in, look, tokens_of
 from ...eye.sites import Site
 from ...eye.spec import NoSpec, measured
@@ -18,12 +20,12 @@ from ...rotary.spec import RotarySpec
 from ...support.findings import Difference, span
 from .against_config.causes import way_out
 from .check_ways import plan_of, within_of
+from .deviation import Deviation
 from .expected import Reference
 from .observation import Observation
-from .operator_faults import Fault, carries, counts, faults
+from .operator_faults import carries, counts, fault_of
 from .report import ROTATION, Check
-from .static import ACROSS, deviations
-from .watching import Watched
+from .static import ACROSS, beside_plan
 
 OPERATOR = "operator on q and k"
 FAR = 64  # a position that a model without a declared length takes
@@ -41,20 +43,23 @@ def check_operators(observed: Observation, before: Sequence[Check]) -> Iterable[
         return [Check(what=what, against="itself", verdict="not shown", reason=seen, needed=observed.unread)]
     if observed.unread:
         return of_unread(seen)
-    told = {row.where for row in before if row.what == ROTATION}
+    reached = observed.plain.sites if seen.turning else ()  # of these more is told, or their tables are
+    told = {row.where for row in before if row.what == ROTATION} | {site.where for site in reached}
     spec_is_wrong = any(row.verdict == "wrong" and row.against == "spec" for row in before)
     checks = [_of_known(observed, site) for site in seen.turning if site.where not in told]
     return [c for c in checks if not (c.verdict == "wrong" and c.against == "spec" and spec_is_wrong)]
 
 
-def of_unread(seen: Watched) -> list[Check]:
+def of_unread(seen: eye.Observation) -> list[Check]:
     """Of a model of which no config says what it must do: against itself alone, and needed for any verdict."""
     sites = [site for site in seen.sites if site.turning or _moves(site)]
     if not sites:
-        says = f"nothing rotates: {seen.instead}"
+        says = f"nothing rotates: {seen.instead.describe() or '; '.join(seen.missing) or 'no attention was found'}"
         return [Check(what=ROTATION, against="itself", verdict="not shown", reason=says)]
-    checks = [_named(seen, site, _judged(site, _module(seen, site), (), 1.0, ROTATION)) for site in sites]
-    return [*checks, *_layers(seen), *_elsewhere(seen), *after_longer(seen), *_counted(seen)]
+    modules = (seen.model.get_submodule(site.where) for site in sites)
+    checks = [_named(seen, s, _judged(s, module, (), 1.0, ROTATION)) for s, module in zip(sites, modules, strict=True)]
+    assert seen.call is not None
+    return [*checks, *_layers(seen), *_elsewhere(seen), *_after_longer(seen, seen.call), *_counted(seen, seen.call)]
 
 
 def _of_known(observed: Observation, site: Site) -> Check:
@@ -67,14 +72,13 @@ def _of_known(observed: Observation, site: Site) -> Check:
         return check
     sides = [Reference(side) for side in (site.q, site.k) if side.turns and side.operator is not None]
     trained = any(spec.learned or spec.second is not None for spec in specs)
-    found = [] if trained or len(sides) < 2 else deviations(site, sides, plan, within_of(observed.model))
-    if len(sides) == 2 and not trained and not found:
+    found = None if trained or len(sides) < 2 else beside_plan(site, sides, plan, within_of(observed.model))
+    if len(sides) == 2 and not trained and found is None:
         return check
     try:
         seen = measured(site.q if site.q.turns else site.k)
-        if found and counts(seen) and not (found[0][1].cause == "attention factor" and carries(seen, specs)):
-            name, one = found[0]
-            return _wrong(check, Fault(one.cause, one.says if name == "q and k" else f"{name}: {one.says}", one.pair))
+        if found and counts(seen) and not (found.cause == "attention factor" and carries(seen, specs)):
+            return _wrong(check, found)
     except NoSpec as reason:
         return replace(check, verdict="not shown", reason=str(reason))
     return check
@@ -85,7 +89,7 @@ def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax:
     if site.q.turns != site.k.turns and {"q", "k"} & set(site.turning):
         return _one_side(blank, site)
     two_angles = any(spec.second is not None for spec in specs)
-    fault = None if two_angles else next(faults(site, module, softmax, bool(specs)), None)
+    fault = None if two_angles else fault_of(site, module, softmax, bool(specs))
     if fault is not None:
         return _wrong(blank, fault)
     if site.q.turns and site.q.seen.norms != site.k.seen.norms:
@@ -95,7 +99,7 @@ def _judged(site: Site, module: nn.Module, specs: Sequence[RotarySpec], softmax:
     return replace(blank, verdict="right")
 
 
-def _wrong(blank: Check, fault: Fault) -> Check:
+def _wrong(blank: Check, fault: Deviation) -> Check:
     apart = None if fault.pair is None else Difference(pair=fault.pair)
     way = way_out(fault.cause)
     if fault.cause.startswith("factor on"):
@@ -110,7 +114,7 @@ def _one_side(blank: Check, site: Site) -> Check:
         return replace(blank, reason=f"{says}: {other.seen.missing}")
     if ACROSS.search(site.where) or blank.what == OPERATOR:
         return replace(blank, reason=f"{says}, which may be so where keys are those of another text")
-    return _wrong(blank, Fault("not rotated", says))
+    return _wrong(blank, Deviation("not rotated", says))
 
 
 def _moves(site: Site) -> str:
@@ -118,28 +122,24 @@ def _moves(site: Site) -> str:
     return next((s.seen.missing for s in (site.q, site.k) if not s.seen.fixed and s.seen.missing), "")
 
 
-def _module(seen: Watched, site: Site) -> nn.Module:
-    return seen.call.model.get_submodule(site.where)
-
-
-def _named(seen: Watched, site: Site, check: Check) -> Check:
+def _named(seen: eye.Observation, site: Site, check: Check) -> Check:
     """With what the attention turns by, in words; not shown where that could not be said."""
     check = replace(check, needed=True)
-    if check.verdict != "right" or seen.seen is None:
+    if check.verdict != "right":
         return check
     path, index = site.layers
-    part = seen.seen.parts.get(path)
+    part = seen.parts.get(path)
     if part is None:
-        said = [s for s in seen.seen.missing if s.startswith((site.where, path or site.where))] or seen.seen.missing
+        said = [s for s in seen.missing if s.startswith((site.where, path or site.where))] or seen.missing
         return replace(check, verdict="not shown", reason=next((s.partition(": ")[2] for s in said), "no spec says it"))
     spec = part.layers[index] if index < len(part.layers) else None
     return replace(check, reason="" if spec is None else f"observed: {spec.describe()}")
 
 
-def _layers(seen: Watched) -> Iterator[Check]:
+def _layers(seen: eye.Observation) -> Iterator[Check]:
     """Layers that turn in several ways: wrong among layers that the config calls alike, else for a person to tell."""
-    for path, part in seen.seen.parts.items() if seen.seen is not None else ():
-        kinds = _kinds(seen.call.model, len(part.layers))
+    for path, part in seen.parts.items():
+        kinds = _kinds(seen.model, len(part.layers))
         for kind in dict.fromkeys(kinds):
             ways: dict[Any, list[int]] = {}
             for i, spec in enumerate(part.layers):
@@ -149,12 +149,12 @@ def _layers(seen: Watched) -> Iterator[Check]:
                 yield _several(path, kind, ways)
 
 
-def _elsewhere(seen: Watched) -> Iterator[Check]:
+def _elsewhere(seen: eye.Observation) -> Iterator[Check]:
     """Layers of one spec whose tokens stand otherwise to one another than in the first of them."""
     first: dict[Any, Site] = {}
     for site in seen.turning:
         path, index = site.layers
-        part = None if seen.seen is None else seen.seen.parts.get(path)
+        part = seen.parts.get(path)
         spec = part.layers[index] if part is not None and index < len(part.layers) else None
         if spec is not None and _apart(site, other := first.setdefault((path, spec, site.tokens), site)):
             says = f"its tokens stand elsewhere than in {other.where}, and nothing says that they are of two kinds"
@@ -181,14 +181,15 @@ def _kinds(model: nn.Module, count: int) -> Sequence[str]:
     return types if len(types) == count else ("",) * count
 
 
-def after_longer(seen: Watched) -> Iterator[Check]:
+def _after_longer(seen: eye.Observation, call: Call) -> Iterator[Check]:
     """Whether what was seen is seen again after a call with a token far away: no state stays."""
-    if not seen.call.takes_positions or not seen.turning:
+    if not call.takes_positions or not seen.turning:
         return
-    config: Any = getattr(seen.call.model, "config", None)
+    config: Any = getattr(seen.model, "config", None)
     told = lengths_in(config.to_dict()) if hasattr(config, "to_dict") else []
     longest = told[-1] if told else FAR
-    after = _looked(seen, before=longest + 1) or _looked(seen, before=longest)  # a table may end there
+    looks = (look(call, at_length(call, before)) for before in (longest + 1, longest))  # a table may end there
+    after = next((one for one in looks if not one.why_not), None)
     check = Check(what=STATE, against="itself", verdict="not shown")
     if after is None:
         yield replace(check, reason="it could not be called again")
@@ -201,9 +202,8 @@ def after_longer(seen: Watched) -> Iterator[Check]:
         yield replace(check, verdict="right")
 
 
-def _counted(seen: Watched) -> Iterator[Check]:
+def _counted(seen: eye.Observation, call: Call) -> Iterator[Check]:
     """Positions from 0 that are given turn as those that are counted, and others turn otherwise."""
-    call = seen.call
     if not call.takes_positions:
         return
     check = Check(what=COUNTED, against="itself", verdict="right")
@@ -220,11 +220,6 @@ def _counted(seen: Watched) -> Iterator[Check]:
         yield replace(check, verdict="not shown", reason=says)
     else:
         yield check
-
-
-def _looked(seen: Watched, before: int) -> Look | None:
-    found = look(seen.call, at_length(seen.call, before))
-    return None if found.why_not else found
 
 
 def _other(site: Site, found: Look, exactly: bool = False) -> bool:

@@ -44,48 +44,49 @@ class Planned:
     rotates: bool = True
 
 
-def deviations(site: Site, sides: Sequence[Reference], planned: Planned, within: float) -> list[tuple[str, Deviation]]:
-    """What is wrong, with ``"q"``, ``"k"`` or ``"q and k"``; by the first of the specs if by none it is right."""
+def beside_plan(site: Site, sides: Sequence[Reference], planned: Planned, within: float) -> Deviation | None:
+    """What is wrong, said with its side if it is one alone; by the first of the specs if by none it is right."""
     turning = [side.name for side in (site.q, site.k) if side.turns]
     if site.v.turns and "v" not in planned.model.targets:
-        return [("v", Deviation("values rotated", "values turn with the position, and must not"))]
+        return _of(["v"], Deviation("values rotated", "values turn with the position, and must not"))
     doubled = [side.name for side in (site.q, site.k) if side.operator is not None and side.operator.second is not None]
     if doubled and planned.specs and all(spec.second is None for spec in planned.specs):
-        return [(" and ".join(doubled), Deviation("two angles in a pair", TWO_ANGLES))]
+        return _of(doubled, Deviation("two angles in a pair", TWO_ANGLES))
     mixed = [side for side in (site.q, site.k) if side.seen.mixed]
     if mixed and planned.specs and not ACROSS.search(site.where):
         says = mixed[0].seen.missing
         cause = "rotated twice" if says == TURNED_BEFORE else "no rotation"
-        return [(" and ".join(side.name for side in mixed), Deviation(cause, says))]
+        return _of([side.name for side in mixed], Deviation(cause, says))
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
-        return [(" and ".join(turning), Deviation("rotated", says))] if turning else []
+        return _of(turning, Deviation("rotated", says)) if turning else None
     if len(turning) < 2 and (ACROSS.search(site.where) or not (turning or planned.rotates)):
-        return []
+        return None
     if len(turning) < 2:
         return _not_turning(site, turning, planned.specs[0])
-    found = []
+    first: Deviation | None = None
     for spec in planned.specs:
-        found.append(_by(site, sides, spec, planned, within))
-        if not found[-1]:
-            return []
-    return found[0]
+        if (found := _by(site, sides, spec, planned, within)) is None:
+            return None
+        first = first or found
+    return first
 
 
-def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> list[tuple[str, Deviation]]:
+def _of(names: Sequence[str], one: Deviation) -> Deviation:
+    return one if len(names) > 1 else replace(one, says=f"{names[0]}: {one.says}")
+
+
+def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> Deviation | None:
     still = [side for side in (site.q, site.k) if not side.turns]
     if not all(side.seen.fixed for side in still):
-        return []  # not shown
+        return None  # not shown
     first = 0 if spec.attention_factor() != 1 else 1  # position 0 turns by nothing
     if not turning:
-        return [("q and k", Deviation("not rotated", "neither turns with the position", first))]
-    says = f"it is not rotated, and {turning[0]} is"
-    return [(still[0].name, Deviation(f"{turning[0]} only", says, first))]
+        return Deviation("not rotated", "neither turns with the position", first)
+    return Deviation(f"{turning[0]} only", f"{still[0].name}: it is not rotated, and {turning[0]} is", first)
 
 
-def _by(
-    site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
-) -> list[tuple[str, Deviation]]:
+def _by(site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float) -> Deviation | None:
     keys = sides[-1].count if sides else 0
     later = [max(0, keys - side.count) for side in sides]  # queries are the last tokens, where there are more keys
     moved = {moved_by(side, spec, within) - start for side, start in zip(sides, later, strict=True)}
@@ -93,12 +94,16 @@ def _by(
     # queries of several experts come in the order of these, and keys are repeated in the same
     ordered = all(len(side.operator.sources) == 1 for side in sides if side.side.name == "q")
     alone = [(side.side.name, _of_side(side, spec, within, at, ordered)) for side, at in zip(sides, by, strict=True)]
-    found = [(name, one) for name, one in alone if one is not None]
-    if found:
-        told = _by_golden(found, sides, spec, planned.model) if {one.cause for _, one in found} & GENERAL else []
-        return told or _by_themselves(found)
-    factor = _of_scores(site, sides, spec, planned, EVEN if within < 1e-2 else EVEN_HALF)
-    return [] if factor is None else [("q and k", factor)]
+    found = {name: one for name, one in alone if one is not None}
+    if not found:
+        return _of_scores(site, sides, spec, planned, EVEN if within < 1e-2 else EVEN_HALF)
+    told = _by_golden(found, sides, spec, planned.model) if {one.cause for one in found.values()} & GENERAL else None
+    if told is not None:
+        return told
+    name, first = next(iter(found.items()))
+    if len(found) == 2 and len({one.cause for one in found.values()}) == 1:
+        return first
+    return _of([name], replace(first, cause=f"{first.cause} of {name}"))
 
 
 def moved_by(reference: Reference, spec: RotarySpec, within: float) -> int:
@@ -202,18 +207,12 @@ def _missing(reference: Reference, spec: RotarySpec) -> Deviation | None:
     )
 
 
-def _by_themselves(found: list[tuple[str, Deviation]]) -> list[tuple[str, Deviation]]:
-    if len(found) == 2 and found[0][1].cause == found[1][1].cause:
-        return [("q and k", found[0][1])]
-    return [(name, replace(one, cause=f"{one.cause} of {name}")) for name, one in found]
-
-
 def _by_golden(
-    found: list[tuple[str, Deviation]], sides: Sequence[Reference], spec: RotarySpec, model: ModelRotary
-) -> list[tuple[str, Deviation]]:
-    """In golden's words, where one mistake explains all that differs; nothing where none does."""
+    found: Mapping[str, Deviation], sides: Sequence[Reference], spec: RotarySpec, model: ModelRotary
+) -> Deviation | None:
+    """In golden's words, where one mistake explains all that differs; None where none does."""
     if spec.axes.count > 1:
-        return []
+        return None
     count = min(side.count for side in sides)
     vectors = vectors_of(model, spec, torch.arange(count))
     tensors = {}
@@ -221,17 +220,15 @@ def _by_golden(
         name = side.side.name
         out = _applied(side.operator, vectors.tensors[f"layer.{name}_in"].double())
         if out is None:
-            return []
+            return None
         tensors[f"model.float32.{name}_out"] = out.float().contiguous()
     finding = judged_by(vectors, tensors)
     if finding is None or finding.cause in (UNKNOWN, "value"):
-        return []
+        return None
     cause, says = worded(finding)
-    names = sorted({name for name, _ in found}, reverse=True)
-    if len(names) == 1:
-        cause = f"{cause} of {names[0]}"
-    first = min((one for _, one in found), key=lambda one: one.token)
-    return [(" and ".join(names), replace(first, cause=cause, says=says))]
+    names = list(found)
+    cause = cause if len(names) > 1 else f"{cause} of {names[0]}"
+    return _of(names, replace(min(found.values(), key=lambda one: one.token), cause=cause, says=says))
 
 
 def _applied(operator: Operator, x: Tensor) -> Tensor | None:

@@ -117,12 +117,12 @@ def _tables_compared(
         log_scale = log_scale_of(module, spec)
         batches = [shaped(spec, positions) for positions in positions_for(spec, device)]
         for takes in zip(*batches, strict=True):
-            theirs = _theirs(module, layer_type, [p for p, _ in takes], dtypes)
-            for tables in _forms(spec, theirs, takes[0][1]):
+            theirs = results_of(module, layer_type, [p for p, _ in takes], dtypes)
+            for tables in forms_of(spec, theirs, takes[0][1]):
                 yield tables, largest(difference_of(t, tables.at(x, p, log_scale)) for x, p, t in theirs)
 
 
-def _theirs(
+def results_of(
     module: nn.Module, layer_type: str | None, positions: Sequence[Tensor], dtypes: Sequence[torch.dtype]
 ) -> list[tuple[Tensor, Tensor, Any]]:
     """``(x, positions, result)`` of the module, as far as it takes positions of this shape."""
@@ -138,13 +138,14 @@ def _theirs(
     return done
 
 
-def _forms(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: bool) -> Iterator[Tables]:
+def forms_of(spec: RotarySpec, theirs: list[tuple[Tensor, Tensor, Any]], last: bool) -> Iterator[Tables]:
+    """Those in which what a module returned may lie."""
     if not theirs:
         return
     _, positions, result = theirs[0]
     if isinstance(result, Tensor) and result.is_complex():
         yield Tables(spec, "complex", False, last)
-    elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Tensor):
+    elif isinstance(result, tuple) and len(result) == 2 and all(isinstance(t, Tensor) for t in result):
         rounded = all(r[0].dtype == x.dtype for x, _, r in theirs)
         forms: list[Form] = ["half"] if result[0].shape[-1] == spec.pairs else ["doubled", "repeated"]
         if spec.blocks > 1:

@@ -9,15 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....rotary.layout import Layout
 from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ....support.findings import Difference
-from ...patch.compare import difference_of, shaped
+from ...patch.compare import difference_of, forms_of, results_of, shaped
 from ...patch.damage import HALVES, Damage, damage, name_of
 from ...patch.reading import ModelReading, forward_specs, layer_types, of_layer_type
 from ...patch.rebuilt import probe_of
-from ...patch.tables import Form, Tables
+from ...patch.tables import Tables, per_pair
 from ..report import Check
 
 LOAD = "load it by from_pretrained(..., dtype=...), or phasor.repair(model); .to() rounds what must stay in float32"
@@ -121,12 +120,11 @@ def _called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class ModuleTables:
-    """``cos`` and ``sin`` ``[S, P]`` of a module, in float32; ``form`` is that of its tables (`Tables`)."""
+    """``cos`` and ``sin`` ``[S, P]`` of a module, in float32, which lie as ``tables`` do."""
 
     cos: Tensor
     sin: Tensor
-    form: Form
-    last: bool = False  # whether the coordinates of a position come last
+    tables: Tables
 
     @property
     def pairs(self) -> int:
@@ -137,16 +135,12 @@ def tables_of_module(
     module: nn.Module, layer_type: str | None, spec: RotarySpec, positions: Tensor
 ) -> ModuleTables | None:
     """Of ``positions [A, S]``; None for a module that does not take them so, or returns something else."""
-    more = {} if layer_type is None else {"layer_type": layer_type}
     device = next((b.device for b in module.buffers() if not b.is_meta), positions.device)
     candidates = []
     for at, last in shaped(spec, positions.unsqueeze(1).to(device)):
-        try:
-            result = module.forward(torch.zeros(1, positions.shape[-1], 1, device=device), at, **more)
-        except Exception:  # not the shape it takes
-            continue
-        if (one := per_pair_of(result, spec, positions.shape[-1])) is not None:
-            candidates.append(replace(one, last=last))
+        theirs = results_of(module, layer_type, [at], [torch.float32])
+        found = (_per_pair(theirs[0][2], tables, positions.shape[-1]) for tables in forms_of(spec, theirs, last))
+        candidates += [one for one in found if one is not None][:1]
     if len(candidates) > 1 and candidates[0].pairs == spec.pairs:  # a module may take both, and mean one
         cos, sin = expected(spec, positions)
         candidates.sort(key=lambda one: (one.cos - cos).abs().max().item() + (one.sin - sin).abs().max().item())
@@ -160,30 +154,15 @@ def expected(spec: RotarySpec, positions: Tensor, log_scale: Tensor | None = Non
     return cos[0], sin[0]
 
 
-def per_pair_of(result: Any, spec: RotarySpec, length: int) -> ModuleTables | None:
-    if isinstance(result, Tensor) and result.is_complex():
-        result = (result.real, result.imag)
-    if not isinstance(result, tuple) or len(result) != 2 or not all(isinstance(t, Tensor) for t in result):
+def _per_pair(result: Any, tables: Tables, length: int) -> ModuleTables | None:
+    """What a module returned, if it lies in this form: each value once for a pair, or twice."""
+    both = (result.real, result.imag) if tables.form == "complex" else result
+    cos, sin = (t.detach().float().cpu().reshape(-1, t.shape[-1]) for t in both)
+    step = {"half": 1, "complex": 1, "blocks": 2 * tables.spec.blocks}.get(tables.form, 2)
+    if len(cos) != length or cos.shape != sin.shape or cos.shape[-1] % step:
         return None
-    cos, sin = (t.detach().float().cpu().reshape(-1, t.shape[-1]) for t in result)
-    if len(cos) != length or cos.shape != sin.shape:
-        return None
-    if cos.shape[-1] == spec.pairs:
-        return ModuleTables(cos, sin, "half")
-    for form, layout in _forms(cos.shape[-1], spec):
-        (a, b), (c, d) = layout.split(cos), layout.split(sin)
-        if torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(c.nan_to_num(), d.nan_to_num()):
-            return ModuleTables(a.contiguous(), c.contiguous(), form)
+    a, b = (per_pair(t, tables.form, tables.spec.blocks) for t in (cos, sin))
+    whole = ((tables.laid_out(x, x), t) for x, t in ((a, cos), (b, sin)) if step > 1)
+    if all(torch.equal(x.nan_to_num(), t.nan_to_num()) for x, t in whole):
+        return ModuleTables(a.contiguous(), b.contiguous(), tables)
     return None
-
-
-def _forms(width: int, spec: RotarySpec) -> list[tuple[Form, Layout]]:
-    if width % 2:
-        return []
-    forms: list[tuple[Form, Layout]] = [
-        ("doubled", Layout(head_dim=width)),
-        ("repeated", Layout(head_dim=width, interleaved=True)),
-    ]
-    if spec.blocks > 1 and (width // 2) % spec.blocks == 0:
-        forms.append(("blocks", Layout(head_dim=width, blocks=spec.blocks)))
-    return forms

@@ -5,7 +5,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ....rotary.axes import OneAxis
 from ....rotary.model_rotary import ModelRotary
 from ....rotary.spec import RotarySpec
 from ...golden.check import findings_of
@@ -17,7 +16,6 @@ from ...golden.vectors import Vectors
 from ...patch.compare import NEAR_AND_FAR, compare_tables, difference_of, positions_for
 from ...patch.reading import ModelReading, forward_specs
 from ...patch.rebuilt import rebuilt_module
-from ...patch.tables import Tables
 from ..deviation import SAME, Deviation, around, deviation
 from ..report import Check
 from .causes import OF_CONFIGS, way_out, worded
@@ -38,7 +36,7 @@ def judged(one: Module, reading: ModelReading, spec: RotarySpec) -> Check:
     theirs = None if spec.second is not None else tables_of_module(one.probe, one.layer_type, spec, positions)
     if theirs is not None:  # what rotates is judged by right tables of this form
         rounded = spec.tables in ("activation", "rounded")
-        reading.tables[one.path].append(Tables(spec, theirs.form, rounded, coordinates_last=theirs.last))
+        reading.tables[one.path].append(replace(theirs.tables, rounded=rounded))
     if (broken := one.broken(one.check, held_frequencies(one.probe, one.layer_type))) is not None:
         return _placed(broken, one, spec, theirs, positions)
     if theirs is None:
@@ -63,8 +61,6 @@ def _by_golden(one: Module, reading: ModelReading, spec: RotarySpec, theirs: Mod
         tensors["model.inv_freq"] = frequencies.float().cpu()
     at = positions[0] if spec.axes.count == 1 else positions
     finding = judged_by(vectors_of(one.models[0], spec, at), tensors)
-    if finding is not None and finding.cause == UNKNOWN and spec.axes.count > 1:
-        finding = _of_text(one, spec) or finding
     if finding is None and (fault := beyond(one, spec)) is not None:
         return fault
     if finding is None:
@@ -117,18 +113,6 @@ def beyond(one: Module, spec: RotarySpec) -> Check | None:
     difference = one.check.apart(size=size, position=position, pair=pair)
     cause = "length of the frequencies"
     return replace(one.check, verdict="wrong", cause=cause, reason=says, way_out=way_out(cause), difference=difference)
-
-
-def _of_text(one: Module, spec: RotarySpec) -> TensorFinding | None:
-    """What is wrong where all axes of a position agree, as in text: there more is known about positions."""
-    if any(rung != (i, spec.pairs) for i, rung in enumerate(spec.axes.rung_of_pair(spec.pairs))):
-        return None
-    at = torch.tensor(NEAR_AND_FAR)
-    theirs = tables_of_module(one.probe, one.layer_type, spec, at.expand(spec.axes.count, -1))
-    if theirs is None or theirs.pairs != spec.pairs:
-        return None
-    vectors = vectors_of(one.models[0], spec.replace(axes=OneAxis()), at)
-    return judged_by(vectors, {"model.float32.cos": theirs.cos, "model.float32.sin": theirs.sin})
 
 
 def _placed(check: Check, one: Module, spec: RotarySpec, theirs: ModuleTables | None, positions: Tensor) -> Check:
