@@ -7,7 +7,6 @@ Both sides take turns on one thread. What is counted is time of the processor, i
 
 import argparse
 import copy
-import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 import diffusers
 import torch
+from timing import medians, race
 
 import phasor
 from phasor.eye import observe
@@ -22,7 +22,7 @@ from phasor.eye.arithmetic import halved
 from phasor.eye.call import call_of
 from phasor.eye.tiny.picture_call import inputs_of
 from phasor.tools.patch.functions import Holder, holders
-from phasor.tools.patch.observed import _codes, _Judge
+from phasor.tools.patch.observed import Judge, codes_of
 
 GRID, FEW = (4, 16, 16), (2, 3, 5)  # frames, rows and columns: 1024 tokens; and those on which a block is observed
 BLOCKS = {
@@ -36,26 +36,21 @@ COMPLEX = {
 Way = Callable[[], Any]
 
 
-def taking_turns(ways: list[Way], rounds: int) -> list[float]:
-    """Milliseconds of the processor that each way takes: the middle of all rounds but the first."""
-    times: list[list[float]] = [[] for _ in ways]
-    for i in range(rounds + 1):
-        for way, own in zip(ways, times, strict=True):
-            start = time.process_time()
-            way()
-            own += [1e3 * (time.process_time() - start)] if i else []
-    return [statistics.median(own) for own in times]
+def in_turns(ways: list[Way], rounds: int) -> list[float]:
+    """Milliseconds of the processor that each way takes."""
+    times = race({str(i): way for i, way in enumerate(ways)}, rounds=rounds, warm_up=1, clock=time.process_time)
+    return [1e3 * spent for spent in medians(times).values()]
 
 
-def replaced(model: Any, few: dict[str, Any]) -> tuple[_Judge, list[Holder]]:
+def replaced(model: Any, few: dict[str, Any]) -> tuple[Judge, list[Holder]]:
     """The functions that rotate and are replaced, and by what."""
     seen = observe(model, few)
     sides = [(site.where, side) for site in seen.turning for side in site.sides if side.turns]
-    judge = _Judge(seen, holders(call_of(model, few), {code for _, side in sides for code in _codes(side)}), "auto")
+    judge = Judge(seen, holders(call_of(model, few), {code for _, side in sides for code in codes_of(side)}), "auto")
     return judge, [key for where, side in sides for key, row in judge.rows(where, side) if row.replaced]
 
 
-def rotations(judge: _Judge, found: list[Holder], model: Any, many: dict[str, Any]) -> list[list[Way]]:
+def rotations(judge: Judge, found: list[Holder], model: Any, many: dict[str, Any]) -> list[list[Way]]:
     """What each call of them does to the arguments that it is given: the model's own function, and phasor's."""
     pairs = []
     for holder in holders(call_of(model, many), {holder.code for holder in found}):
@@ -91,10 +86,9 @@ def measured(name: str, rounds: int) -> None:
             for part in (part for one in both for part in one.parameters()):
                 part.data = part.data.to(dtype)
         pairs = rotations(judge, found, model, many)
-        times = [taking_turns(pair, 10 * rounds) for pair in pairs]
-        own, ours = (sum(t[i] for t in times) for i in (0, 1))
+        own, ours = (sum(each) for each in zip(*(in_turns(pair, 10 * rounds) for pair in pairs), strict=True))
         line = f"{own:.1f} | {ours:.1f} | {100 * (1 - ours / own):.0f} %"
-        whole = taking_turns([partial(one, **many) for one in both], rounds) if name in BLOCKS else []
+        whole = in_turns([partial(one, **many) for one in both], rounds) if name in BLOCKS else []
         ratio = f"{whole[0]:.0f} | {whole[1] / whole[0]:.3f}" if whole else "– | –"
         print(f"| {name} | {str(dtype).removeprefix('torch.')} | {ratio} | {line} |", flush=True)
 

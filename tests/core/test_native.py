@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 import limited
-from phasor import RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
+from phasor import Layout, RotarySpec, Rotation, apply_rotary, apply_rotary_qk, rotate
 from phasor.rotary import kernels
 from phasor.rotary.kernels.native import autograd, extension, kernel
 
@@ -18,6 +18,20 @@ from .conftest import needs_native
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("layout", [{}, {"interleaved": True}, {"blocks": 2}, {"rotary_dim": 20, "trailing": True}])
+def test_the_parts_of_complex_tables_are_taken_as_they_lie(dtype, layout):
+    x = torch.randn(2, 3, 5, 32, generator=torch.Generator().manual_seed(0)).to(dtype)
+    layout = Layout(head_dim=32, **layout)
+    table = torch.polar(
+        torch.ones(5, layout.pairs).double(), torch.linspace(0, 9, 5 * layout.pairs).double().view(5, -1)
+    )
+    rotation = Rotation(cos=table.real, sin=table.imag, layout=layout)
+    turned, _ = kernel.apply(x, None, rotation, "bhsd", None, None)
+    assert torch.equal(turned, apply_rotary(x, rotation, kernel="reference"))
 
 
 @pytest.mark.skipif(COMPILER is None, reason="without a C compiler the package has no native kernel")

@@ -69,6 +69,23 @@ def small_model(name: str) -> Any:
     return built(lambda: made_of(made, small(few_words(CONFIGS[name]))))
 
 
+def test_heads_keep_their_width_under_the_names_of_an_audio_model() -> None:
+    assert small({"dit_dim": 1536, "dit_heads": 24, "dit_depth": 24}) == {
+        "dit_dim": 128,
+        "dit_heads": 2,
+        "dit_depth": 1,
+    }
+
+
+def test_sides_that_the_patch_does_not_divide_are_named() -> None:
+    packages()
+    made: Any = class_of("diffusers", "WanTransformer3DModel")
+    model = made(num_attention_heads=2, attention_head_dim=24, num_layers=1, ffn_dim=16, text_dim=8, freq_dim=8)
+    given = {"hidden_states": torch.randn(1, 16, 2, 1, 6), "timestep": torch.tensor([1])}
+    with pytest.raises(ValueError, match=r"sides of a picture must be whole numbers of its patches, \(1, 2, 2\)"):
+        phasor.observe(model, given | {"encoder_hidden_states": torch.randn(1, 4, 8)})
+
+
 @pytest.mark.parametrize("name", AXES)
 def test_a_class_is_read_with_its_axes_and_base(name: str) -> None:
     packages()

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from eye.zoo import ZOO
+from phasor import Layout
 from phasor.eye.call import call_of
 from phasor.tools.patch import patch, unpatch
-from phasor.tools.patch.arguments import reduced
+from phasor.tools.patch.arguments import Given, reduced
 from phasor.tools.patch.report import COMPLEX
+from phasor.tools.patch.rotate_function import RotateFunction
 
 from .models import causal, logits
 
@@ -270,6 +272,22 @@ def test_a_class_of_ones_own_runs_on_phasor(own):
     assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
     unpatch(model)
     assert type(model) is own and torch.equal(model(IDS), before[0])
+
+
+@pytest.mark.parametrize("change", ["in place", "memory", "sines"])
+def test_a_table_that_changes_is_read_again(change):
+    """What is made of it is kept beside it, and left with it."""
+    given = Given(("x", "cos", "sin"), (), (("x",),), (("cos",), ("sin",)), "bhsd")
+    rotate = given.stand_in(RotateFunction((), 1, None, "half", Layout(head_dim=4)), lambda *_: None, False)
+    x, cos, sin = torch.randn(1, 2, 5, 4), torch.randn(1, 1, 5, 2), torch.randn(1, 1, 5, 2)
+    assert torch.equal(rotate(x, cos, sin), rotate(x, cos, sin))
+    if change == "in place":
+        cos.mul_(2)
+    elif change == "memory":
+        cos.data = 2 * cos
+    else:
+        sin = 2 * sin
+    assert torch.equal(rotate(x, cos, sin), rotate(x, cos.clone(), sin.clone()))
 
 
 def test_phasor_does_rotate(monkeypatch):

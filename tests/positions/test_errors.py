@@ -91,6 +91,8 @@ pictures() => sizes must name at least one picture, got none
 pictures((4,)) => sizes[0] must be (rows, columns) or (frames, rows, columns), got (4,)
 pictures((4, 0)) => sizes[0][1] must be an integer of at least 1, got 0
 pictures((4, 4), grid='centered') => grid must be … centred … , got 'centered'
+pictures((4, 4), grid='spread', base=(7,)) => base must be (rows, columns), got (7,)
+pictures((4, 4), grid='cropped', base=(0, 3)) => base[0] must be a finite number above 0, got 0
 pictures((4, 4), grid='cropped') => base must be (rows, columns), … got None for 'cropped'
 pictures((4, 4), base=(8, 8)) => or None for a grid without one, got (8, 8) for 'counted'
 pictures((4, 4), first=1, text=2) => first is for text on a plane of its own, got 1 with text_at 'still'

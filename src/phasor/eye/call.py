@@ -94,6 +94,9 @@ class Call:
     def _cannot(self, error: Exception) -> CannotRun:
         said = f"{type(error).__name__}: {first_line(error)}"[:200]
         wants = ", ".join(_parameters(self.model))[:160]
+        config: Any = getattr(self.model, "config", None)
+        patch = config.get("patch_size") if isinstance(config, Mapping) else None
+        said += "" if patch is None else f"; sides of a picture must be whole numbers of its patches, {patch}"
         return CannotRun(f"the model could not be run: {said}; give inputs=, what its forward takes ({wants})")
 
 

@@ -100,6 +100,10 @@ def pictures(
         raise ValueError(f"planes must be one for each of {len(clips)} pictures, got {len(planes)}")
     if (base is None) != (grid in ("counted", "centred")):
         raise ValueError(f"base must be (rows, columns), or None for a grid without one, got {base} for {grid!r}")
+    if base is not None and len(base) != 2:
+        raise ValueError(f"base must be (rows, columns), got {base}")
+    for axis, side in enumerate(base or ()):
+        number(f"base[{axis}]", side, above=0)
     if first and text_at != "plane":
         raise ValueError(f"first is for text on a plane of its own, got {first} with text_at {text_at!r}")
     behind = first + text if text_at == "plane" else 0

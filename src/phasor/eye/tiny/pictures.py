@@ -12,9 +12,9 @@ from torch import nn
 from .model import noisy
 
 LAYERS = re.compile(r"^(n|num)_(\w+_)?(layers|blocks)$|^(\w+_)?depth$|^(layers|nlayers)$")
-HEADS = re.compile(r"^(?P<part>\w*?)(num_|n_)(?P<kind>cross_)?(attention_)?heads$")
+HEADS = re.compile(r"^(?P<part>\w*?)(num_|n_|dit_)(?P<kind>cross_)?(attention_)?heads$")
 KEY_HEADS = ("num_kv_heads", "num_key_value_heads", "n_kv_heads", "num_key_value_attention_heads")
-WIDTHS = ("hidden_size", "dim", "embed_dim")
+WIDTHS = ("hidden_size", "dim", "embed_dim", "dit_dim")
 LENGTHS = ("max_text_seq_length", "text_len", "text_len_t5")  # of words
 LESS = {"max_resolution": [16, 16], "approximator_hidden_dim": 64, "motion_encoder_size": 16}  # nothing turns by it
 

@@ -22,7 +22,7 @@ from ...rotary.spec import RotarySpec
 from ...support.tracing import transformed
 from .functions import SeenCall
 from .report import COMPLEX
-from .rotate_function import RotateFunction
+from .rotate_function import RotateFunction, keeps
 from .tables import Form, layout_of_table
 
 CLOSE = 0.02  # of the largest: tables in bfloat16
@@ -44,6 +44,7 @@ PARTS: dict[str | int, Callable[[Tensor], Tensor]] = {
     "real": lambda table: table.real,
     "imaginary": lambda table: table.imag,
 }
+VIEWS = "_phasor_views"  # the attribute of a table under which views of it are kept
 LINE = 64  # bytes of a table that PyTorch multiplies at once
 GRAIN = 32_768  # numbers that one thread of PyTorch is given at least
 
@@ -131,7 +132,7 @@ class Given:
             positions = at(given, self.by[0])
             formed = Rotation.at(self.spec, positions)
             return formed.cos, formed.sin
-        first, last = (reduced(at(given, path), self.tokens, self.own) for path in (self.by[0], self.by[-1]))
+        first, last = self._reduced(given)
         if first is None or last is None:
             return None
         if self.take is not None:
@@ -140,6 +141,19 @@ class Given:
             first, last = first[rows], last[rows]
         first = first.float() if self.wide else first
         return (first, last) if len(self.by) > 1 else (first.cos(), first.sin())
+
+    def _reduced(self, given: Mapping[str, Any]) -> tuple[Tensor | None, ...]:
+        """cos and sin, `reduced` once while their tables live: beside them `Kept` keeps what is made of them."""
+        ends = self.by[0], self.by[-1]
+        tables = [_tensor_at(given, path) for path in ends]
+        now = (ends, self.tokens, self.own, *((t.data_ptr(), t.shape, t.stride(), t.dtype) for t in tables))
+        known: Any = getattr(tables[0], VIEWS, None) if keeps(*tables) else None
+        if known is not None and known[0] == now:
+            return known[1]  # type: ignore[no-any-return]
+        views = tuple(reduced(at(given, path), self.tokens, self.own) for path in ends)
+        if keeps(*tables):
+            setattr(tables[0], VIEWS, (now, views))
+        return views
 
 
 def in_whole_lines(table: Tensor, heads: Sequence[Tensor]) -> bool:
@@ -154,6 +168,14 @@ def in_whole_lines(table: Tensor, heads: Sequence[Tensor]) -> bool:
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in (table, *heads))
     whole = all(size % per_line == 0 for size in (table.shape[-1], *shares))
     return whole and table.is_cpu and table.stride(-1) == 1 and not learns and not transformed()
+
+
+def _tensor_at(given: Mapping[str, Any], path: Path) -> Tensor:
+    """The tensor in an argument, of which a path may go on to a part."""
+    value = given[path[0]]  # type: ignore[index]
+    for step in path[1:]:
+        value = value if isinstance(value, Tensor) else value[step]
+    return value  # type: ignore[no-any-return]
 
 
 def at(given: Mapping[str, Any], path: Path) -> Any:

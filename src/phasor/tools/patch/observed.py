@@ -45,13 +45,13 @@ def observed_matches(model: nn.Module, inputs: Any, kernel: str) -> list[Match]:
             f"model must rotate its queries and keys, and in this {seen.subject} nothing was seen to: {said}"
         )
     call = made_up(inner) if inputs is None else call_of(inner, inputs)
-    codes = {code for _, side in sides for code in _codes(side)}
-    judge = _Judge(seen, holders(call, codes), kernel)
+    codes = {code for _, side in sides for code in codes_of(side)}
+    judge = Judge(seen, holders(call, codes), kernel)
     rows = {key: row for where, side in sides for key, row in judge.rows(where, side)}
     return list(judge.matches(rows))
 
 
-class _Judge:
+class Judge:
     """Finds, for each side that turns, the function that can be replaced."""
 
     def __init__(self, seen: Observation, found: Sequence[Holder], kernel: str) -> None:
@@ -70,7 +70,7 @@ class _Judge:
             row = SiteRow(where=where, what=side.name, reason="no Python stands behind its rotation")
             yield (where, side.name), row
             return
-        near = [h for code in _codes(side) for h in self.found if h.code is code and self._near(h, where)]
+        near = [h for code in codes_of(side) for h in self.found if h.code is code and self._near(h, where)]
         judged = [(holder, self._judged(holder, side, place)) for holder in near]
         told = [one for one in judged if INLINE not in one[1].reason]
         if told:
@@ -148,7 +148,7 @@ def _turned(side: Side, spec: RotarySpec | None) -> Iterator[Turned]:
         yield from Turned.of(seen, place, tokens, spec=spec, positions=positions).ways
 
 
-def _codes(side: Side) -> list[CodeType]:
+def codes_of(side: Side) -> list[CodeType]:
     """The code that holds the rotation, then all in which a part of it ran, the innermost first."""
     operations = () if side.operator is None else side.operator.operations
     parts = (place.code for operation in operations for place in operation.stack)

@@ -205,7 +205,7 @@ class RotateFunction:
     def _rotation(self, cos: Tensor, sin: Tensor, q: Tensor, promoted: bool) -> Rotation:
         """The rotation of heads like ``q``, formed by the first layer that is given these tables."""
         width = q.shape[-1]
-        if not _keeps(cos, sin):
+        if not keeps(cos, sin):
             return self._formed(cos, sin, width, promoted)
         kept: Kept | None = getattr(cos, KEPT, None)
         if kept is None or not kept.fits(self, cos, sin, q):
@@ -278,7 +278,7 @@ class Kept(NamedTuple):
 KEPT = "_phasor_rotation"  # the attribute of a table under which the rotation that it makes is kept, while it lives
 
 
-def _keeps(cos: Tensor, sin: Tensor) -> bool:
+def keeps(cos: Tensor, sin: Tensor) -> bool:
     """Whether a table can hold what was made of it, and be seen to change."""
     return not (
         transformed()

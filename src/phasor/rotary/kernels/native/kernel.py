@@ -15,7 +15,7 @@ from torch.compiler import is_compiling
 from ....support.tracing import watched
 from ...rotation import Rotation
 from ...spec import RotarySpec
-from ..base import CHOSEN, Angles, Kernel, Pair, float64_tables, one_angle, tensors_of, unseen
+from ..base import CHOSEN, Angles, Kernel, Pair, one_angle, result_dtype, tensors_of, unseen
 from ..cache import Cache
 from ..norm import Norm
 from ..order import Order, format_of
@@ -99,16 +99,14 @@ class Native(Kernel):
 def unsuited(q: Tensor, angles: Angles) -> str:
     """What about these tensors and angles it does not know."""
     if q.dtype not in DTYPES:
-        return f"it multiplies in float32, got {q.dtype}"
+        return f"it takes float32 and half precision, got {q.dtype}"
     if q.ndim > MOST_AXES:
         return f"it takes tensors of at most {MOST_AXES} axes, got {q.ndim}"
     if angles.layout.pairs > MOST_PAIRS or angles.layout.blocks > MOST_PAIRS // 4:
         return f"it takes at most {MOST_PAIRS} pairs in {MOST_PAIRS // 4} blocks"
     if reason := one_angle(angles):
         return reason
-    if reason := float64_tables(angles):
-        return reason
-    if angles.promoted and q.dtype != torch.float32:
+    if result_dtype(q, angles) != q.dtype:
         return "it keeps the dtype of its input, and this rotation is promoted"
     return ""
 

@@ -1,4 +1,4 @@
-/* One head as floats, and back; and sums of its products. Part of norm.h.
+/* One head as floats, and back; and sums of its products. Part of rows.h.
 
    Products are added in the order of torch's kernels on x86-64, with every set of instructions: the bits of the plain
    expression there. Half precision is widened first. */

@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-enum { F32, BF16, F16 }; /* dtypes of activations and tables */
+enum { F32, BF16, F16, F64 }; /* dtypes of activations and tables; the last one of tables alone */
 enum { MAX_LEAD = 4 };   /* batch axes in front of heads, tokens and channels */
 enum { MAX_PAIRS = 512 };
 enum { TILE_FLOATS = 1 << 14 }; /* cos and sin of one tile: 64 KiB, which stay in the second cache */

@@ -13,7 +13,7 @@
 
 #include "exchange.h"
 #include "half.h"
-#include "job.h"
+#include "sizes.h"
 
 #include "module_state.h"
 

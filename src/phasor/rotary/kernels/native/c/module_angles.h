@@ -54,8 +54,8 @@ static int lay_out(Job *job, PyObject *layout, int transposed) {
 static int read_tables(Job *job, PyObject *cos, PyObject *sin, int per_head, int gradients) {
   View c, s;
   if (!read_tensor(cos, &c) || !read_tensor(sin, &s) || is_signed(cos) || is_signed(sin)) return 0;
-  const int rank = c.rank, batched = rank == 3 + per_head, kind = float_kind(&c);
-  if (kind < 0 || kind != float_kind(&s) || s.rank != rank || (rank != 2 + per_head && !batched)) return 0;
+  const int rank = c.rank, batched = rank == 3 + per_head, kind = table_kind(&c);
+  if (kind < 0 || kind != table_kind(&s) || s.rank != rank || (rank != 2 + per_head && !batched)) return 0;
   for (int i = 0; i < rank; i++)
     if (c.shape[i] != s.shape[i] || (c.shape[i] > 1 && c.strides[i] != s.strides[i])) return 0;
   if (c.shape[rank - 1] != job->pairs || c.shape[rank - 2] != job->tokens) return 0;
@@ -94,7 +94,7 @@ static int read_rotation(Job *job, PyObject *rotation, int transposed, int gradi
   Py_XDECREF(sin);
   job->sign = transposed ? -1.0f : 1.0f;
   /* promoted results have the dtype of the tables */
-  return fits && (!promoted || job->dtype == F32 || job->rounded);
+  return fits && (!promoted || (job->dtype == F32 && !in_double(job)) || job->rounded);
 }
 
 typedef struct {

@@ -49,6 +49,8 @@ static int float_kind(const View *x) {
   return x->dtype.code == 4 && x->dtype.bits == 16 ? BF16 : -1;
 }
 
+static int table_kind(const View *x) { return x->dtype.code == 2 && x->dtype.bits == 64 ? F64 : float_kind(x); }
+
 /* The lazy sign of z.conj().imag: its memory holds the other one. */
 static int is_signed(PyObject *x) { return !falsy(PyObject_CallMethodObjArgs(x, s_is_neg, NULL)); }
 static int learns(PyObject *x) { return !falsy(PyObject_GetAttr(x, s_requires_grad)); }

@@ -2,8 +2,6 @@
 
    What is rounded between the steps, job.h says. */
 
-#include "head.h"
-
 /* 1 / sqrt(mean of squares + eps) */
 INLINE float NAME(root)(const float *x, int64_t n, float eps) {
   return 1.0f / __builtin_sqrtf(NAME(dot)(x, x, n) / (float)n + eps);

@@ -170,6 +170,8 @@ INLINE void NAME(run)(const Job *job, const Walk *of, NAME(Whole) stretch, int d
     }
 }
 typedef void (*NAME(Run))(const Job *, const Walk *);
+#include "head.h"
+#include "doubles.h"
 #define RUN(d, i, n, r)                                                                                                \
   static NOINLINE void NAME(stretch_##d##i##n##r)(const Walk *of, int64_t sines, int64_t end, int64_t half) {          \
     NAME(stretch)(of, sines, end, half, d, i, n, r);                                                                   \
@@ -188,10 +190,13 @@ EVERY(3, 0) EVERY(3, 1)
 #define EVERY(d, r)                                                                                                    \
   {NAME(run_##d##00##r), NAME(run_##d##01##r), NAME(run_##d##30##r),                                                   \
    NAME(run_##d##31##r), NAME(run_##d##10##r), NAME(run_##d##20##r)}
-static const NAME(Run) NAME(runs)[7][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1),
+enum { DOUBLE = 7 };
+static const NAME(Run) NAME(runs)[8][6] = {EVERY(0, 0), EVERY(1, 0), EVERY(1, 1), EVERY(2, 0), EVERY(2, 1),
 #ifdef QUICK
-    EVERY(3, 0), EVERY(3, 1)
+    EVERY(3, 0), EVERY(3, 1),
 #endif
+    [DOUBLE] = {NAME(doubles_0), NAME(doubles_0), NAME(doubles_3),
+                NAME(doubles_3), NAME(doubles_1), NAME(doubles_2)}
 };
 #undef EVERY
 
@@ -200,7 +205,7 @@ static void NAME(buffered)(const Job *job, const Job *row, NAME(Run) run, char *
                            int64_t x_step, const float *table) {
   const int64_t size = dtype_of_rows(job) == F32 ? 4 : 2, before = job->first, rotating = 2 * job->pairs,
                 end = before + rotating;
-  char read[8 * MAX_PAIRS], rotated[8 * MAX_PAIRS];
+  char read[8 * MAX_PAIRS] __attribute__((aligned(64))), rotated[8 * MAX_PAIRS] __attribute__((aligned(64)));
   read[0] = 0; /* some compilers do not see that every channel of it is written below */
   if (y != x) {
     copy_channels(y, y_step, x, x_step, before, size);
@@ -259,8 +264,12 @@ static void NAME(from_tables)(float *cosine, float *sine, const Tables *of, int6
 }
 
 static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
-  float table[TILE_FLOATS] __attribute__((aligned(64))), cosine[MAX_PAIRS], sine[MAX_PAIRS];
-  const int dtype = dtype_of_rows(job);
+  union {
+    float floats[TILE_FLOATS];
+    double doubles[TILE_FLOATS / 2];
+  } room __attribute__((aligned(64)));
+  float *table = room.floats, cosine[MAX_PAIRS], sine[MAX_PAIRS];
+  const int dtype = dtype_of_rows(job), wide = in_double(job);
   const int way = job->permuted ? 5 - job->interleaved : 2 * job->interleaved + job->streamed;
   const int order = are_twice(job) ? TWICE : !job->interleaved && !job->permuted && dtype == BF16 ? APART : PLAIN;
   const int64_t of_token = token_floats(job), per_tile = tile_tokens(job),
@@ -280,6 +289,10 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
           memcpy(table + i * stride, table + (i - 1) * stride, sizeof(float) * (size_t)stride);
           continue;
         }
+        if (wide) {
+          NAME(from_doubles)(room.doubles + i * stride / 2, of_token / 4, job, batch, g, start + i);
+          continue;
+        }
         if (job->phases.steps)
           NAME(from_phases)(cosine, sine, &job->phases, job->pairs, batch, start + i);
         else
@@ -287,9 +300,9 @@ static void NAME(rotate)(const Job *job, int64_t first, int64_t last) {
         NAME(stage)(table + i * stride, table + i * stride + of_token / 2, cosine, sine, job->pairs, job->blocks,
                     job->sign, order);
       }
-      int row = dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded;
+      int row = wide ? DOUBLE : dtype == F32 ? 0 : 2 * dtype - 1 + job->rounded;
 #ifdef QUICK
-      if (dtype == BF16 && NAME(table_fits)(table, stride ? tokens * stride : of_token)) row += 4;
+      if (!wide && dtype == BF16 && NAME(table_fits)(table, stride ? tokens * stride : of_token)) row += 4;
 #endif
       const NAME(Run) run = NAME(runs)[row][way];
       for (int m = 0; m < job->count; m++) {

@@ -13,7 +13,9 @@ static inline int are_twice(const Job *job) {
 static inline int64_t pairs_of_block(const Job *job) { /* a division takes as long as a head of one token */
   return job->blocks == 1 ? job->pairs : job->pairs / job->blocks;
 }
+static inline int in_double(const Job *job) { return !job->phases.steps && job->tables.dtype == F64; }
 static inline int64_t token_floats(const Job *job) {
+  if (in_double(job)) return 4 * staged_of(job->pairs, 0);
   return 2 * job->blocks * staged_of(pairs_of_block(job), are_twice(job));
 }
 /* Tokens of one tile, as many as its tables have room for. */
