@@ -3,8 +3,9 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...eye.scale import product_scale
 from ...eye.sites import Site
 from ...support.findings import Difference
 from ..patch.reading import specs_of, specs_of_layer
@@ -22,7 +24,7 @@ from .measurement import OF_ANGLES
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, deviations, exchanged, moved_by, rounded, scales_of
+from .static import EVEN, Planned, deviations, exchanged, moved_by, rounded, scales_of
 from .told_of_calls import RESTART, SWITCH, without_fault, wrong_in_calls
 from .watching import Watched
 from .ways import MOST, Called, Turned
@@ -88,8 +90,9 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
                 tempered = isinstance(plan, Planned) and key[2] == "q" and bool(plan.model.temperatures)
                 moved = moved_by(reference, specs[0], within)
                 known[key] = replace(reference, spec=specs[0], moved=moved, tempered=tempered)
+    scales = {(site.where, site.number): product_scale(site) for site in plain.sites}
     seen = [
-        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model)
+        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model, scales)
         for called in observed.others(plain, part)
     ]
     told_of = {check.where for check in checks if check.verdict == "wrong"}  # what stands beside these is no measure
@@ -201,7 +204,13 @@ class _Seen:
     """
 
     def __init__(
-        self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
+        self,
+        called: Called,
+        known: dict[Key, Reference],
+        still: set[Key],
+        within: float,
+        model: nn.Module,
+        scales: Mapping[tuple[str, int], float | None],
     ) -> None:
         self.way, self.why_not, self.known = called.way, called.why_not, known
         self.within = within + OF_ANGLES * called.way.last
@@ -213,6 +222,11 @@ class _Seen:
             if one.key in still and one.side.turns:
                 rows = tuple(range(called.way.rows))
                 self.wrong.append((one, Deviation("rotated", "it turns, and in one plain call it does not", rows=rows)))
+            if (says := _other_scale(one, scales)) and one.name == "q":
+                every = tuple(range(one.positions.shape[1]))
+                self.wrong.append(
+                    (one, Deviation("attention factor", says, tokens=every, rows=tuple(range(self.way.rows))))
+                )
             if (reference := known.get(one.key)) is None:
                 continue
             looked.add(one.key)
@@ -321,6 +335,14 @@ class _Seen:
         says = "a model inside this one, which is given no positions and counts its own tokens"
         self.unseen |= {one.key: says for one, _ in self.wrong if one.where in alone}
         self.wrong = [(one, why) for one, why in self.wrong if one.where not in alone]
+
+
+def _other_scale(one: Turned, scales: Mapping[tuple[str, int], float | None]) -> str:
+    """How the product of q and k is multiplied otherwise than in one plain call; empty where it is not."""
+    must, scale = scales.get((one.where, one.number)), product_scale(one.site)
+    if must is None or scale is None or math.isclose(scale, must, rel_tol=EVEN):
+        return ""
+    return f"the softmax scale is {scale:.6g}, and in one plain call {must:.6g}"
 
 
 def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) -> bool:

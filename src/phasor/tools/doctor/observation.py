@@ -120,7 +120,9 @@ class Observation:
         """Every way of calling a part, the plain one first."""
         scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
         changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
-        return ways(self.tokens(), self.length, min(changing, default=None), part.counts, caches=not part.path)
+        original, caches = min(changing, default=None), not part.path
+        embeds, static = part.named("inputs_embeds") in part.takes, caches and part.static
+        return ways(self.tokens(), self.length, original, part.counts, caches, embeds, static)
 
     @cached_property
     def plain(self) -> Called:
@@ -139,11 +141,17 @@ class Observation:
     def others(self, plain: Called, part: Running) -> Iterator[Called]:
         """Every other way, seen, one after the other: each holds all that was computed in its attentions."""
         attentions = {site.where for site in plain.sites}
+        keeps = True  # keys: else nothing is to be said of a static cache
         for way in self._ways(part)[1:] if attentions else ():
+            if way.static and not keeps:
+                continue
             seen = called(part, way, self._learned, attentions)
             yield seen
+            keeps = keeps and not (seen.why_not and len(way.pieces) > 1)
             if seen.why_not and way.alone:
-                yield called(part, way.alone, self._learned, attentions)
+                alone = called(part, way.alone, self._learned, attentions)
+                if alone.why_not != seen.why_not:
+                    yield alone
 
     def run_first(self) -> None:
         """Once as its inputs say, where later calls need what it gives."""
