@@ -251,6 +251,8 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
+        if one.side.seen.mixed and way.static and one.site.tokens[1] < one.positions.shape[1]:
+            return "a static cache moves the keys of its window from place to place"
         if one.side.seen.mixed or (operator is not None and operator.second is not None):
             cause = "no rotation" if one.side.seen.mixed else "two angles in a pair"
             return Deviation(cause, one.side.seen.missing, rows=tuple(range(way.rows)))
