@@ -88,7 +88,9 @@ def test_a_looked_up_term_whose_factor_is_not_seen_is_not_called_right() -> None
     model = model_of("deberta")
     for attention in (layer.attention.self for layer in model.encoder.layer):
         own = attention.disentangled_attention_bias
-        attention.disentangled_attention_bias = lambda *given, own=own: own(*given) * torch.full((20, 1), 0.5)
+        attention.disentangled_attention_bias = lambda *given, own=own: (
+            own(*given) * torch.full_like(given[0][..., :1], 0.5)
+        )
     found = diagnose(model)
     assert found.verdict == "not shown" and "bias on the logits, its factor" in [row.what for row in found.missing]
 
