@@ -168,8 +168,9 @@ class Eye:
             return None
         value = tape.values[target]
         parts = [i for i in maker.inputs if tape.values[i].numel()] if maker.name == "cat" else _written(tape, maker)
-        axes = (a for a in range(value.ndim - 1) if tape.values[parts[0]].shape[a] != value.shape[a])
-        axis = next(axes, None) if len(parts) > 1 else None
+        axes = range(value.ndim > 3, value.ndim - 1)  # the first of four is that of a batch
+        joins = (a for a in axes if tape.values[parts[0]].shape[a] != value.shape[a])
+        axis = next(joins, None) if len(parts) > 1 else None
         if axis is None or value.shape[axis] != tokens or not tape.data.issuperset(parts):
             return None
         seen = [self.seen(part, tape.values[part].shape[axis], depth=depth) for part in parts]

@@ -18,7 +18,7 @@ from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, parts_of, subject_of
 from .watching import Watched, watch, watched
-from .ways import OWN_ROWS, Called, Way, called, ways
+from .ways import MOST, OWN_ROWS, Called, Way, called, ways
 
 NO_VALUES = "the model is on the meta device; it is checked against the spec only"
 
@@ -121,7 +121,9 @@ class Observation:
         scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
         changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
         original, caches = min(changing, default=None), not part.path
-        embeds, static = part.named("inputs_embeds") in part.takes, caches and part.static
+        embeds = part.named("inputs_embeds") in part.takes
+        windows = [window for model in self.rotary for window in model.windows if window]
+        static = min(windows, default=MOST) if caches and part.static else 0
         return ways(self.tokens(), self.length, original, part.counts, caches, embeds, static)
 
     @cached_property

@@ -161,13 +161,14 @@ def ways(
     counts: bool,
     caches: bool = True,
     embeds: bool = False,
-    static: bool = False,
+    static: int = 0,
     long: list[Way] | None = None,
 ) -> list[Way]:
     """``tokens(rows, length)`` makes ids up; ``original``: where an encoding changes with the length.
 
     ``counts``: the model takes positions, so that they may be given. ``caches``: it may keep keys. ``long``: other long
-    calls than a rotation needs. ``embeds``, ``static``: it says that it takes embeddings, and a static cache.
+    calls than a rotation needs. ``embeds``: it takes embeddings; ``static``: so many tokens may be in a
+    static cache of it, in which none moves.
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
@@ -175,8 +176,8 @@ def ways(
     if caches:
         pieces = _in_pieces(tokens, most)
         found += [pieces, replace(pieces, name=f"{pieces.name}, {AUTOCAST}", autocast=True)]
-    if static:
-        found.append(replace(_through(tokens(1, some), [some - 6, 4, 1, 1], STATIC), static=True))
+    if (length := min(some, static)) > 7:
+        found.append(replace(_through(tokens(1, length), [length - 6, 4, 1, 1], STATIC), static=True))
     found += [_padded(tokens, some, left, rows) for left, rows in ((True, ROWS), (False, ROWS // 2))]
     found += [replace(found[0], name=EMBEDDED, embedded=True)] * embeds
     long = [*(long or _long(tokens, declared, original, caches))]
