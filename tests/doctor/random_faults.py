@@ -346,10 +346,6 @@ def halved_behind_padding(at: Tensor, mask: Any) -> Tensor:
     return (mask[:, -at.shape[1] :].cumsum(-1) // 2).to(at.dtype)
 
 
-def counted(at: Tensor) -> Tensor:
-    return torch.arange(at.shape[1]).expand_as(at)
-
-
 def scale_edited(p: Plant, by: float) -> None:
     p.style = "attribute edited"
     for attention in p.attentions:
@@ -690,17 +686,17 @@ HIDDEN: dict[str, Kind] = {
         causal,
     ),
     "rows from the sixth on": Kind(
-        "factor in one row, only in some rows of a batch",
-        lambda p: where(p, lambda x: index(x, 0) > 4, wrong=after(same, times(1.3))),
+        "not rotated, only in some rows of a batch",
+        lambda p: where(p, lambda x: index(x, 0) > 4, wrong=still),
     ),
     "positions of embeddings": Kind(
         "positions, only with embeddings in place of tokens",
         lambda p: p.text(lambda at, given: at // 2 if isinstance(given, Tensor) and given.ndim == 3 else at),
         causal,
     ),
-    "positions counted across texts": Kind(
+    "positions of several texts": Kind(
         "positions, only with several texts in a row",
-        lambda p: p.text(lambda at, given: counted(at) if isinstance(given, Tensor) and given.ndim == 4 else at),
+        lambda p: p.text(lambda at, given: at // 2 if isinstance(given, Tensor) and given.ndim == 4 else at),
         causal,
     ),
     "scale in decoding": Kind(
