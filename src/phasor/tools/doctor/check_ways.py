@@ -219,14 +219,12 @@ class _Seen:
         self._shifts: dict[tuple[str, int], Tensor] = {}
         looked: set[Key] = set()
         for one in called.turned:
+            rows = tuple(range(called.way.rows))
             if one.key in still and one.side.turns:
-                rows = tuple(range(called.way.rows))
                 self.wrong.append((one, Deviation("rotated", "it turns, and in one plain call it does not", rows=rows)))
             if (says := _other_scale(one, scales)) and one.name == "q":
                 every = tuple(range(one.positions.shape[1]))
-                self.wrong.append(
-                    (one, Deviation("attention factor", says, tokens=every, rows=tuple(range(self.way.rows))))
-                )
+                self.wrong.append((one, Deviation("attention factor", says, tokens=every, rows=rows)))
             if (reference := known.get(one.key)) is None:
                 continue
             looked.add(one.key)
