@@ -244,6 +244,11 @@ def _(model: Any) -> Planting:
     model.model.decoder.embed_positions.offset = 0
 
 
+@fault("OPT's channels rolled by one", "opt", "channels exchanged")
+def _(model: Any) -> Planting:
+    model.get_decoder().embed_positions.register_forward_hook(lambda module, args, result: result.roll(1, -1))
+
+
 @fault("OPT counts padding", "opt", "padding counted, only in some rows of a batch")
 def _(model: Any) -> Planting:
     table = model.model.decoder.embed_positions
@@ -321,6 +326,13 @@ log_bucket = modeling_deberta_v2.make_log_bucket_position
 @fault("DeBERTa's past for its future", "deberta", "direction")
 def _(model: Any) -> Planting:
     return mock.patch.object(modeling_deberta_v2, "make_log_bucket_position", lambda x, *rest: log_bucket(-x, *rest))
+
+
+@fault("half of DeBERTa's relative term", "deberta", "factor of the bias")
+def _(model: Any) -> Planting:
+    for layer in model.encoder.layer:
+        own = layer.attention.self.disentangled_attention_bias
+        layer.attention.self.disentangled_attention_bias = lambda *given, own=own: own(*given) / 2
 
 
 @fault("DeBERTa without content to position in one layer", "deberta", "bias lost")

@@ -352,6 +352,18 @@ def scale_edited(p: Plant, by: float) -> None:
         attention.scaling = attention.scaling * by
 
 
+def scale_in_decoding(p: Plant, by: float) -> None:
+    p.style = "attention hook"
+
+    def around(module: Any, args: Any, kwargs: Any) -> None:
+        tokens = (args[0] if args else kwargs["hidden_states"]).shape[1]
+        module.scaling = own * (by if tokens == 1 else 1.0)
+
+    for attention in p.attentions:
+        own = attention.scaling
+        attention.register_forward_pre_hook(around, with_kwargs=True)
+
+
 def attention_factor(p: Plant, change: Callable[[float], float]) -> None:
     p.style = "attribute edited"
     for name in [n for n in vars(p.rotary) if n.endswith("attention_scaling")]:
@@ -614,7 +626,7 @@ KINDS: dict[str, Kind] = {
     "backward in bfloat16": Kind("gradient in half precision", lambda p: backwards(p, rounded(torch.bfloat16))),
 }
 
-# Those that hide from one way of looking, each with what it is called; drawn by no seed.
+# Those that hide from one way of looking, each with what it is called.
 HIDDEN: dict[str, Kind] = {
     "gradients negated by a hook": Kind("factor of the gradient", lambda p: p.turn(hooked(torch.neg))),
     "keys detached": Kind("no gradient", lambda p: p.turn(after(same, torch.detach))),
@@ -668,6 +680,30 @@ HIDDEN: dict[str, Kind] = {
         "angles of the gradient, only in some rows of a batch",
         lambda p: backwards(p, kept=lambda table: table[:1].expand_as(table)),
     ),
+    "turned twice in a static cache": Kind(
+        "rotated twice, only through a static cache",
+        lambda p: when(p, lambda q, see: see.static and see.cached > 0, of_layer=True, wrong=twice),
+        causal,
+    ),
+    "rows from the sixth on": Kind(
+        "not rotated, only in some rows of a batch",
+        lambda p: where(p, lambda x: index(x, 0) > 4, wrong=still),
+    ),
+    "positions of embeddings": Kind(
+        "positions, only with embeddings in place of tokens",
+        lambda p: p.text(lambda at, given: at // 2 if isinstance(given, Tensor) and given.ndim == 3 else at),
+        causal,
+    ),
+    "positions of several texts": Kind(
+        "positions, only with several texts in a row",
+        lambda p: p.text(lambda at, given: at // 2 if isinstance(given, Tensor) and given.ndim == 4 else at),
+        causal,
+    ),
+    "scale in decoding": Kind(
+        "attention factor, only in decoding",
+        lambda p: scale_in_decoding(p, 1.3),
+        not_of("falcon", "stablelm"),
+    ),
 }
 
 
@@ -698,9 +734,13 @@ class Fault:
 
 
 def fault(seed: int) -> Fault:
-    """A fault drawn by a seed; as many seeds in a row as there are kinds have each kind once."""
-    draw, name = random.Random(f"fault {seed}"), list(KINDS)[seed % len(KINDS)]
-    family = draw.choice([t for t in TYPES if KINDS[name].only(TYPES[t])])
+    """A fault drawn by a seed; as many seeds in a row as there are kinds have each kind once.
+
+    Those that hide are drawn from seed 90000 on, so that the seeds before keep their faults.
+    """
+    kinds = KINDS if seed < 90_000 else KINDS | HIDDEN
+    draw, name = random.Random(f"fault {seed}"), list(kinds)[seed % len(kinds)]
+    family = draw.choice([t for t in TYPES if kinds[name].only(TYPES[t])])
     return Fault(seed, family, name, draw.choice((2, 3)))
 
 

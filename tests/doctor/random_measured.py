@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 
 import phasor
@@ -66,6 +67,24 @@ def cached(*pieces: int, rows: int = 1) -> Callable[[Any], Tensor]:
     return run
 
 
+def embedded(model: Any) -> Tensor:
+    return model(inputs_embeds=model.get_input_embeddings()(tokens(1, 24))).logits
+
+
+def several_texts(model: Any) -> Tensor:
+    """Two in a row, with a mask of four axes."""
+    which, at = torch.arange(24) // 12, torch.arange(24) % 12
+    seen = (which[:, None] == which) & torch.ones(24, 24, dtype=torch.bool).tril()
+    mask = torch.zeros(1, 1, 24, 24).masked_fill(~seen, torch.finfo(torch.float32).min)
+    return model(input_ids=tokens(1, 24), position_ids=at[None], attention_mask=mask).logits
+
+
+def static_cache(model: Any) -> Tensor:
+    cache = transformers.StaticCache(config=model.config, max_cache_len=32)
+    pieces = tokens(1, 24).split((16, 6, 1, 1), 1)
+    return torch.cat([model(input_ids=ids, use_cache=True, **given(cache)).logits for ids in pieces], 1)
+
+
 def repeated(model: Any) -> Tensor:
     return torch.cat([whole(1, 12)(model) for _ in range(6)])
 
@@ -98,6 +117,8 @@ ALWAYS: dict[str, Callable[[Any], Tensor]] = {
     "short": whole(1, 12),
     "long": whole(1, LENGTH - 10),
     "batch of 4": whole(4, 24),
+    "batch of 8": whole(8, 12),
+    "embeddings": embedded,
     "padded left": padded(True),
     "padded right": padded(False),
     "rows of own positions": own_positions,
@@ -115,6 +136,8 @@ WITH_CACHE: dict[str, Callable[[Any], Tensor]] = {
     "decoding over the trained length": cached(SHORT - 6, *[1] * 12),
     "chunks": cached(24, 16, 16, 16),
     "cached batch of 3": cached(16, 8, 1, 1, rows=3),
+    "several texts": several_texts,
+    "static cache": static_cache,
 }
 
 
@@ -222,8 +245,6 @@ def of_healthy(case: tuple[str, str]) -> dict[str, Any]:
 def quiet() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    import transformers
-
     transformers.logging.set_verbosity_error()
 
 

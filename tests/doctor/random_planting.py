@@ -36,6 +36,10 @@ class See:
     def cached(self) -> int:
         return 0 if self.cache is None else int(self.cache.get_seq_length(self.layer))
 
+    @property
+    def static(self) -> bool:
+        return self.cache is not None and hasattr(self.cache.layers[self.layer], "max_cache_len")
+
 
 class Around(nn.Module):
     """A module with another inside, as wrappers put them."""
@@ -249,7 +253,7 @@ class Plant:
         self.model.set_submodule(path, module)
 
     def text(self, change: Callable[[Tensor, Any], Tensor]) -> None:
-        """``change(positions [B, S], mask)`` in the text model's forward."""
+        """``change(positions [B, S], mask, or the embeddings that are given)`` in the text model's forward."""
         self.style = "text forward"
         inner = self.model.base_model
         forward = inner.forward
@@ -259,7 +263,8 @@ class Plant:
             if position_ids is None:
                 cache = taken(kwargs)
                 position_ids = torch.arange(tokens.shape[1])[None] + (0 if cache is None else cache.get_seq_length())
-            position_ids = change(_rows(position_ids, tokens), kwargs.get("attention_mask"))
+            given = kwargs.get("attention_mask") if input_ids is not None else tokens
+            position_ids = change(_rows(position_ids, tokens), given)
             return forward(input_ids=input_ids, position_ids=position_ids, **kwargs)
 
         inner.forward = other

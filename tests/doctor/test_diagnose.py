@@ -140,7 +140,7 @@ def test_a_diagnosis_says_the_verdict_first_and_is_plain_data() -> None:
         found = diagnose(model)
     lines = str(found).splitlines()
     assert lines[0].startswith(
-        "LlamaForCausalLM: wrong: 1 fault in 15 checks: frequencies rounded to bfloat16; 2 not shown"
+        "LlamaForCausalLM: wrong: 1 fault in 18 checks: frequencies rounded to bfloat16; 2 not shown"
     )
     assert lines[1].startswith("wrong: model.rotary_emb: tables (cos and sin differ by")
     assert "phasor.repair(model)" in lines[2]

@@ -73,9 +73,25 @@ def test_positions_that_a_table_does_not_say_are_not_called_right() -> None:
     assert found.verdict == "not shown" and found.missing[0].what == "positions added to the tokens", str(found)
 
 
-def test_a_looked_up_term_whose_factor_is_not_seen_is_not_called_right() -> None:
-    """DeBERTa with half of its relative term, or whole: its rows are the same."""
+def test_the_factor_of_a_looked_up_term_is_seen() -> None:
+    """DeBERTa's is 1 over the root of 8 channels and 3 terms."""
     found = diagnose(model_of("deberta"))
+    assert found.verdict == "right" and "bias on the logits, its factor" in [row.what for row in found.findings]
+    model = model_of("deberta")
+    for attention in (layer.attention.self for layer in model.encoder.layer):
+        attention.query_proj.register_forward_hook(lambda module, args, result: 2 * result)
+    assert "the contents' own products are multiplied by 0.4082" in str(diagnose(model))
+
+
+def test_a_looked_up_term_whose_factor_is_not_seen_is_not_called_right() -> None:
+    """Half of DeBERTa's relative term, by no single number: its rows are the same."""
+    model = model_of("deberta")
+    for attention in (layer.attention.self for layer in model.encoder.layer):
+        own = attention.disentangled_attention_bias
+        attention.disentangled_attention_bias = lambda *given, own=own: (
+            own(*given) * torch.full_like(given[0][..., :1], 0.5)
+        )
+    found = diagnose(model)
     assert found.verdict == "not shown" and "bias on the logits, its factor" in [row.what for row in found.missing]
 
 

@@ -15,6 +15,7 @@ from transformers.models.llama.modeling_llama import rotate_half
 
 from phasor import diagnose
 
+from .random_types import TYPES
 from .wild import SIZES, glm4, llama, smollm3
 
 
@@ -35,7 +36,7 @@ def test_an_attention_that_a_batch_leaves_out_was_not_compared() -> None:
     forward = layer.self_attn.forward
 
     def skipping(hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if len(hidden_states) == 4:
+        if len(hidden_states) == 8:
             return hidden_states, None
         return forward(hidden_states, *args, **kwargs)
 
@@ -78,6 +79,9 @@ def test_the_scale_is_seen_through_a_wrapper_of_the_fused_attention(monkeypatch:
         pytest.param(lambda at: at, (), id="healthy"),
         pytest.param(lambda at: at.bfloat16().long(), ("positions, only in long calls",), id="in half precision"),
         pytest.param(lambda at: at.clamp(max=2047), ("positions, only in long calls",), id="cut off"),
+        pytest.param(
+            lambda at: at.clamp(max=2047) if at.shape[1] == 1 else at, ("positions, only in decoding",), id="in steps"
+        ),
     ],
 )
 def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: tuple[str, ...]) -> None:
@@ -90,7 +94,7 @@ def test_a_few_tokens_stand_where_no_call_of_many_reaches(change: Any, causes: t
     model.register_forward_pre_hook(given, with_kwargs=True)
     found = diagnose(model)
     assert found.causes == causes, str(found)
-    assert any(check.what == "q and k at the end of 8192 positions" for check in found.findings)
+    assert any(check.what == "q and k at the end of 8192 positions, and on" for check in found.findings)
 
 
 def test_a_backward_that_keeps_the_tables_of_one_row() -> None:
@@ -115,6 +119,18 @@ def test_a_backward_that_keeps_the_tables_of_one_row() -> None:
     assert found.causes == ("angles of the gradient, only in some rows of a batch",), str(found)
 
 
+def test_gradients_of_a_batch_that_cannot_be_formed_are_not_called_right() -> None:
+    model = llama()
+
+    def one_row(module: Any, args: Any, kwargs: Any) -> None:
+        if torch.is_grad_enabled() and len(kwargs["position_ids"].unique(dim=0)) > 1:
+            raise RuntimeError("one row alone")
+
+    model.model.rotary_emb.register_forward_pre_hook(one_row, with_kwargs=True)
+    found = row(model, "gradient of q and k")
+    assert found.verdict == "not shown" and "one row alone" in found.reason, str(found)
+
+
 def test_tokens_are_decoded_under_autocast_too() -> None:
     model = llama()
 
@@ -124,6 +140,12 @@ def test_tokens_are_decoded_under_autocast_too() -> None:
 
     model.model.rotary_emb.register_forward_hook(turned)
     assert diagnose(model).causes == ("sign, only in decoding",)
+
+
+def test_what_cannot_be_called_is_told_once() -> None:
+    """A model without a cache, of which one step cannot be called either."""
+    told = [(row.what, row.where) for row in diagnose(TYPES["modernbert"].build(2)).findings]
+    assert len(told) == len(set(told)) and ("q and k through a cache", "") in told
 
 
 def test_autocast_excuses_no_table_that_the_model_forms_in_float32() -> None:

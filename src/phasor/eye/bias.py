@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .attention import ENDS
 from .linear import MOVES, replay
 from .tape import Attention, Operation, Ref, Tape, upstream
 
@@ -15,6 +16,7 @@ DEEPEST = 24  # operations between a product and its softmax
 ADDS = ("add", "add_", "sub", "baddbmm")
 SCALES = ("mul", "mul_", "div", "div_")
 LOOKS_UP = ("gather", "embedding", "index", "index_select")
+KEEPS = {*MOVES, "bmm", "add", "add_", "repeat", "masked_fill", "where", "index_select"}  # numbers as they are
 SHIFTS = MOVES | {"index_select"}  # by which columns of a product come to other places
 LINEAR = 1e-2  # of a slope: by how much it may differ from distance to distance
 
@@ -27,7 +29,8 @@ class LogitBias:
     - ``table``: the learned table that it is looked up in, ``[rows, heads]``; None where nothing is learned.
     - ``formed_in``: the coarsest number format that it has passed through.
     - ``looked_up``: what is added depends on the contents too, and ``values`` are the rows of a table of positions
-      that each query takes for each key (Shaw, DeBERTa).
+      that each query takes for each key (Shaw, DeBERTa). ``factors``: by what plain numbers multiply their product with
+      the contents, and that of the contents alone; None where that is not seen.
 
     A softmax sees of a bias only how it differs from key to key.
     """
@@ -37,6 +40,7 @@ class LogitBias:
     table: Tensor | None = None
     formed_in: torch.dtype = torch.float32
     looked_up: bool = False
+    factors: tuple[float | None, float | None] = (None, None)
 
     @cached_property
     def relative(self) -> Tensor | None:
@@ -132,11 +136,11 @@ def biases_of(tape: Tape, attention: Attention) -> Iterator[LogitBias]:
         tables = [tape.values[i] for i in upstream(tape, [n for n, _ in free]) if i in tape.weights]
         table = max((t for t in tables if t.ndim > 1), key=lambda t: t.numel(), default=None)
         yield LogitBias(values, seen, table, max((v.dtype for v in above), key=lambda kind: torch.finfo(kind).eps))
-    for number in (number for number, _ in terms if number in tape.data):
-        for rows in [*_rows(tape, number, shape[-2:])] or _columns(tape, number):
+    for number, by in ((number, by) for number, by in terms if number in tape.data):
+        for rows, factor in [*_rows(tape, number, shape[-2:], by)] or ((rows, None) for rows in _columns(tape, number)):
             looked_up = _over(rows.double(), shape)
             if looked_up is not None and _differs(looked_up := looked_up.reshape(seen.shape), seen):
-                yield LogitBias(looked_up, seen, looked_up=True)
+                yield LogitBias(looked_up, seen, looked_up=True, factors=(factor, _of_contents(tape, attention)))
 
 
 def _differs(values: Tensor, seen: Tensor) -> bool:
@@ -222,19 +226,53 @@ def _holds(tape: Tape, number: int, attention: Attention, depth: int = 0) -> boo
     return any(_holds(tape, i, attention, depth + 1) for i in maker.inputs)
 
 
-def _rows(tape: Tape, number: int, shape: torch.Size, depth: int = 0) -> Iterator[Tensor]:
-    """Indices ``[..., queries, keys]`` of look-ups above a value, moved as what was looked up is moved."""
+def _rows(
+    tape: Tape, number: int, shape: torch.Size, by: float | None, depth: int = 0
+) -> Iterator[tuple[Tensor, float | None]]:
+    """Indices ``[..., queries, keys]`` of look-ups above a value, moved as what was looked up is moved.
+
+    With each the factor of what is looked up; ``by``: that of the value.
+    """
     maker = tape.maker(number)
     if maker is None or depth > DEEPEST:
         return
     if maker.name in LOOKS_UP:
         found = [tape.values[i] for i in maker.inputs[1:] if i not in tape.data and not tape.is_float(i)]
-        yield from (index for index in found if index.ndim > 1 and index.shape[-2:] == shape)
+        by = _times(tape, maker.inputs[0], by)
+        yield from ((index, by) for index in found if index.ndim > 1 and index.shape[-2:] == shape)
         return
+    by = _times_of(tape, maker, by)
     for i in maker.inputs[:2]:
-        for rows in _rows(tape, i, shape if maker.name != "transpose" else shape[::-1], depth + 1):
+        for rows, factor in _rows(tape, i, shape if maker.name != "transpose" else shape[::-1], by, depth + 1):
             moved = maker.name == "transpose" and tape.values[i].ndim == rows.ndim
-            yield rows.mT if moved else rows
+            yield (rows.mT if moved else rows), factor
+
+
+def _of_contents(tape: Tape, attention: Attention) -> float | None:
+    number = attention.softmax
+    by: float | None = 1.0
+    while number is not None and by is not None and (maker := tape.maker(number)) is not None and maker.name != "bmm":
+        by, number = _times_of(tape, maker, by), _towards(tape, maker, attention)
+    return None if number is None else _times(tape, number, by)
+
+
+def _times(tape: Tape, number: int, by: float | None) -> float | None:
+    """``by`` times what plain numbers multiply a product and its factors since these were projected."""
+    maker = tape.maker(number)
+    if maker is None or by is None or (maker.name in ENDS and maker.name != "bmm"):
+        return by
+    found = _times_of(tape, maker, by)
+    for i in maker.inputs if maker.name == "bmm" else maker.inputs[:1]:
+        found = _times(tape, i, found)
+    return found
+
+
+def _times_of(tape: Tape, operation: Operation, by: float | None) -> float | None:
+    """``by`` times the number of one operation; None where it is none that multiplies or moves."""
+    if by is None or operation.name in KEEPS:
+        return by
+    factor = _factor(tape, operation) if operation.name in SCALES else None
+    return None if factor is None else by * factor
 
 
 def _columns(tape: Tape, number: int) -> Iterator[Tensor]:

@@ -13,7 +13,16 @@ MULTIPLY = {"mul", "mul_", "div", "div_"}
 
 
 def logit_scale(site: Site) -> float | None:
-    """By what plain numbers in the code multiply q, k and their product, all together.
+    """By what plain numbers in the code multiply q, k and their product, all together; None as for `product_scale`."""
+    if (scale := product_scale(site)) is None:
+        return None
+    for side in (site.q, site.k):
+        scale *= 1.0 if side.operator is None else side.operator.factor / side.operator.trained
+    return scale
+
+
+def product_scale(site: Site) -> float | None:
+    """By what plain numbers in the code multiply the product of q and k.
 
     None where no softmax follows the product, or where something else than one number multiplies on the way to it.
     """
@@ -29,8 +38,6 @@ def logit_scale(site: Site) -> float | None:
             number = next((i for i in maker.inputs if i in tape.data), None)
         product = None if number is None else tape.maker(number)
         scale *= 1.0 if product is None else float(product.kwargs.get("alpha", 1.0))  # of baddbmm
-    for side in (site.q, site.k):
-        scale *= 1.0 if side.operator is None else side.operator.factor / side.operator.trained
     return scale
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .likeness import as_in
 from .linear import KEEPS_NUMBERS, MOVES, NORMS, PRODUCTS, Cut, Linearity, mixes, replay, single_sources, walk
@@ -163,12 +164,14 @@ class Eye:
             if (kept := self._window(maker, target, tokens, depth)) is not None:
                 return _with(kept, moved)
             target, maker = maker.inputs[0], tape.maker(maker.inputs[0])
-        if maker is None or maker.name != "cat":
+        if maker is None or maker.name not in ("cat", "index_copy_"):
             return None
         value = tape.values[target]
-        parts = [i for i in maker.inputs if tape.values[i].numel()]
-        axis = next((a for a in range(value.ndim - 1) if tape.values[parts[0]].shape[a] != value.shape[a]), None)
-        if axis is None or value.shape[axis] != tokens or not tape.data.issuperset(parts) or len(parts) < 2:
+        parts = [i for i in maker.inputs if tape.values[i].numel()] if maker.name == "cat" else _written(tape, maker)
+        axes = range(value.ndim > 3, value.ndim - 1)  # the first of four is that of a batch
+        joins = (a for a in axes if tape.values[parts[0]].shape[a] != value.shape[a])
+        axis = next(joins, None) if len(parts) > 1 else None
+        if axis is None or value.shape[axis] != tokens or not tape.data.issuperset(parts):
             return None
         seen = [self.seen(part, tape.values[part].shape[axis], depth=depth) for part in parts]
         operators = [one.operator for one in seen if one.operator is not None]
@@ -276,6 +279,17 @@ class Eye:
             if found.turns:
                 break
         return found
+
+
+def _written(tape: Tape, write: Operation | None) -> list[int]:
+    """What was written into a place for tokens (a static cache), in their order; nothing where any is over another."""
+    parts, indices, whole = list[int](), list[Tensor](), -1
+    while write is not None and write.name == "index_copy_":
+        whole, index, part = write.inputs
+        parts, indices = [part, *parts], [tape.values[index], *indices]
+        write = tape.maker(whole)
+    at = torch.cat(indices)
+    return parts if whole not in tape.data and torch.equal(at, torch.arange(len(at))) else []
 
 
 def _of_direction(tape: Tape, source: int, between: Sequence[Operation], target: int) -> bool:

@@ -1,6 +1,6 @@
 """What is added to each token by its position: which position that is, and which one it must be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -79,6 +79,13 @@ def lost(added: Added, config: Any) -> str:
     if added.varies or added.table is None or declared is None or len(added.table) < declared:
         return ""
     return "all tokens get the same vector" if bool(added.values.any()) else "what is added out of its table is zero"
+
+
+def reordered(added: Added) -> bool:
+    """Whether what is added are rows of its table, with their channels in another order."""
+    if added.table is None or added.indices is not None:
+        return False
+    return replace(added, table=added.table.sort(-1).values, values=added.values.sort(-1).values).indices is not None
 
 
 def in_layout(added: Added) -> str:

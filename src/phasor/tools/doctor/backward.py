@@ -25,7 +25,7 @@ from .measurement import Trial
 from .observation import Observation
 from .report import Check
 from .running import NotChecked, Running
-from .ways import TRAINING, Called, Piece, train
+from .ways import OWN_ROWS, TRAINING, Called, Piece, train
 
 WHAT = "gradient of q and k"
 WITH, GRADIENTS = "in training = in evaluation", "with gradients = without"
@@ -94,7 +94,7 @@ def check_backward(observed: Observation, before: Sequence[Check]) -> Iterator[C
         several = "" if any(one.says == says for _, one in one_row) else ", only in some rows of a batch"
         yield replace(blank, where=where, verdict="wrong", cause=cause + several, reason=says, way_out=WAY)
     if not any(one.cause for _, one in (*one_row, *rows)):
-        unseen = [one.unseen for _, one in one_row if one.unseen]
+        unseen = [one.unseen for _, one in (*one_row, *rows) if one.unseen]
         why = unseen[0] if unseen else "nothing turns in one plain call"
         yield replace(blank, verdict="right") if one_row and not unseen else replace(blank, reason=why)
 
@@ -117,8 +117,8 @@ def _of_rows(observed: Observation) -> list[tuple[str, _Found]]:
     try:
         live, _ = _recorded(observed.subject, called.way.pieces[0], True)
         return list(_of_call(called, live))
-    except ERRORS:  # what one row says stands alone
-        return []
+    except ERRORS as error:
+        return [("", _Found(unseen=f"{OWN_ROWS}: it cannot be differentiated: {first_line(error):.120}"))]
 
 
 def _in_training(observed: Observation, piece: Piece) -> tuple[_Live, list[Check]]:

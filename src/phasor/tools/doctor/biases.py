@@ -40,6 +40,14 @@ def meant(config: Any, where: str) -> int:
     return int(kind in ALIBI and bool(alibi))
 
 
+def factor_of(config: Any) -> float | None:
+    """By what the products of contents and of positions must be multiplied, all alike; None where nothing says it."""
+    if getattr(config, "model_type", "") not in DISENTANGLED:
+        return None
+    terms = 1 + len({"c2p", "p2c"} & set(config.pos_att_type))
+    return (config.hidden_size / config.num_attention_heads * terms) ** -0.5
+
+
 def rule_of(bias: LogitBias, config: Any, causal: bool) -> Rule | str:
     """What a config says that is added at each distance, where keys behind a query are seen or not.
 

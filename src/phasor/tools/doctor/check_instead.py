@@ -3,6 +3,7 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,8 +15,8 @@ from ...eye.attention import attentions
 from ...eye.bias import LogitBias, biases_of
 from ...eye.tape import Tape
 from ...models.without_rotation import ROUNDED, SHARED
-from .added import Table, deviation_of_positions, first_row, in_layout, lost, table_of
-from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, meant, rule_of
+from .added import Table, deviation_of_positions, first_row, in_layout, lost, reordered, table_of
+from .biases import WITHIN, WITHIN_HALF, Known, deviation_of_bias, factor_of, meant, rule_of
 from .check_ways import config_of
 from .deviation import Deviation
 from .implementation import attending_by
@@ -23,7 +24,7 @@ from .observation import Observation
 from .report import ADDED, BIAS, Check
 from .running import PLAIN, Running
 from .told_of_calls import without_fault, wrong_in_calls
-from .ways import ON, Met, Piece, Way, long_call, long_padded, one_call, recorded, ways
+from .ways import AND_ON, ON, Met, Piece, Way, long_call, long_padded, one_call, recorded, ways
 
 Key = tuple[str, int]
 LONG = 320  # tokens: beyond 256, where bfloat16 has no odd numbers
@@ -99,6 +100,7 @@ class _Examined:
         wrong: dict[str, list[tuple[Met, Deviation]]] = {BIAS: [], ADDED: []}
         for number in range(1, len(self._ways())):
             way = self._ways()[number]  # which one is long, is known when others were tried
+            way = way if self.caches or not way.name.endswith(AND_ON) else way.alone or way
             faults, unseen = self._met(way)
             for what, compared in ((BIAS, self.biases), (ADDED, self.tables)):
                 mine = [(one, why) for one, why in faults if one.name == what]
@@ -172,9 +174,8 @@ class _Examined:
                     yield replace(check, verdict="wrong", cause="half precision", reason=says, way_out=WAY)
                 else:
                     yield replace(check, verdict="not shown" if why else "right", reason=why)
-                if bias.looked_up:  # its rows are seen, and not what they are multiplied by
-                    says = "by what number the rows that are looked up are multiplied was not looked at"
-                    yield replace(check, what=f"{BIAS}, its factor", reason=says, needed=True)
+                if bias.looked_up:
+                    yield _of_factors(replace(check, what=f"{BIAS}, its factor"), bias, factor_of(config))
 
     def _of_added(self, seen: Read, piece: Piece) -> Iterator[Check]:
         for number, added in enumerate(seen.added[0] if seen.added else []):
@@ -193,6 +194,9 @@ class _Examined:
                 lies = in_layout(added)
                 blank = replace(check, reason=lies or added.describe(), needed=not lies)
                 yield replace(blank, verdict="right") if lies else blank
+            elif reordered(added):
+                says = "the channels of the rows of its table come in another order"
+                yield replace(check, verdict="wrong", cause="channels exchanged", reason=says, way_out=WAY)
             elif table.first is None:
                 yield replace(check, reason="what is added is no row of a table", needed=True)
             elif table.first != first:
@@ -242,6 +246,18 @@ class _Examined:
                 else:
                     unseen.append((ADDED, self.path, "nothing is added there"))
         return wrong, unseen
+
+
+def _of_factors(check: Check, bias: LogitBias, must: float | None) -> Check:
+    if must is None or None in bias.factors:
+        says = "by what number the rows that are looked up are multiplied was not looked at"
+        return replace(check, reason=says, needed=True)
+    whose = ("the contents' own", "the positions'")
+    for seen, of in zip(bias.factors[::-1], whose, strict=True):
+        if seen is not None and not math.isclose(seen, must, rel_tol=WITHIN_HALF):
+            says = f"{of} products are multiplied by {seen:.4g}, and must be by {must:.4g}"
+            return replace(check, verdict="wrong", cause="factor of the bias", reason=says, way_out=WAY)
+    return replace(check, verdict="right")
 
 
 def _apart(table: Tensor | None, other: Tensor | None) -> bool:

@@ -3,8 +3,9 @@
 Beside the config stands one plain call. Every other way of calling stands beside that call, at the same positions.
 """
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import eye
+from ...eye.scale import product_scale
 from ...eye.sites import Site
 from ...support.findings import Difference
 from ..patch.reading import specs_of, specs_of_layer
@@ -23,7 +25,7 @@ from .measurement import OF_ANGLES
 from .observation import Observation
 from .report import IN_CALLS, ROTATION, Check
 from .running import Running
-from .static import Planned, beside_plan, exchanged, moved_by, rounded, scales_of
+from .static import EVEN, Planned, beside_plan, exchanged, moved_by, rounded, scales_of
 from .told_of_calls import RESTART, SWITCH, without_fault, wrong_in_calls
 from .ways import MOST, Called, Turned
 
@@ -88,8 +90,9 @@ def _of_part(observed: Observation, part: Running, before: Sequence[Check]) -> I
                 tempered = isinstance(plan, Planned) and key[2] == "q" and bool(plan.model.temperatures)
                 moved = moved_by(reference, specs[0], within)
                 known[key] = replace(reference, spec=specs[0], moved=moved, tempered=tempered)
+    scales = {(site.where, site.number): product_scale(site) for site in plain.sites}
     seen = [
-        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model)
+        _Seen(called, known, still, HALF if _half_tables(called) else within, observed.model, scales)
         for called in observed.others(plain, part)
     ]
     told_of = {check.where for check in checks if check.verdict == "wrong"}  # what stands beside these is no measure
@@ -198,7 +201,13 @@ class _Seen:
     """
 
     def __init__(
-        self, called: Called, known: dict[Key, Reference], still: set[Key], within: float, model: nn.Module
+        self,
+        called: Called,
+        known: dict[Key, Reference],
+        still: set[Key],
+        within: float,
+        model: nn.Module,
+        scales: Mapping[tuple[str, int], float | None],
     ) -> None:
         self.way, self.why_not, self.known = called.way, called.why_not, known
         self.within = within + OF_ANGLES * called.way.last
@@ -207,9 +216,12 @@ class _Seen:
         self._shifts: dict[tuple[str, int], Tensor] = {}
         looked: set[Key] = set()
         for one in called.turned:
+            rows = tuple(range(called.way.rows))
             if one.key in still and one.side.turns:
-                rows = tuple(range(called.way.rows))
                 self.wrong.append((one, Deviation("rotated", "it turns, and in one plain call it does not", rows=rows)))
+            if (says := _other_scale(one, scales)) and one.name == "q":
+                every = tuple(range(one.positions.shape[1]))
+                self.wrong.append((one, Deviation("attention factor", says, tokens=every, rows=rows)))
             if (reference := known.get(one.key)) is None:
                 continue
             looked.add(one.key)
@@ -234,6 +246,8 @@ class _Seen:
     def _beside(self, one: Turned, reference: Reference) -> Deviation | str:
         """How one side differs, or why that is not seen; empty where it does not."""
         way, operator = self.way, one.side.operator
+        if one.side.seen.mixed and way.static and one.site.tokens[1] < one.positions.shape[1]:
+            return "a static cache moves the keys of its window from place to place"
         if one.side.seen.mixed or (operator is not None and operator.second is not None):
             cause = "no rotation" if one.side.seen.mixed else "two angles in a pair"
             return Deviation(cause, one.side.seen.missing, rows=tuple(range(way.rows)))
@@ -318,6 +332,14 @@ class _Seen:
         says = "a model inside this one, which is given no positions and counts its own tokens"
         self.unseen |= {one.key: says for one, _ in self.wrong if one.where in alone}
         self.wrong = [(one, why) for one, why in self.wrong if one.where not in alone]
+
+
+def _other_scale(one: Turned, scales: Mapping[tuple[str, int], float | None]) -> str:
+    """How the product of q and k is multiplied otherwise than in one plain call; empty where it is not."""
+    must, scale = scales.get((one.where, one.number)), product_scale(one.site)
+    if must is None or scale is None or math.isclose(scale, must, rel_tol=EVEN):
+        return ""
+    return f"the softmax scale is {scale:.6g}, and in one plain call {must:.6g}"
 
 
 def _restarts(one: Turned, seen: Tensor, reference: Reference, within: float) -> bool:

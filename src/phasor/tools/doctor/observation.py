@@ -18,7 +18,7 @@ from ..patch.sites import find, nearest, nothing_rotates
 from .inputs import Inputs, of_model
 from .running import Decoding, Running, parts_of, subject_of
 from .watching import attends, watch
-from .ways import OWN_ROWS, Called, Way, called, ways
+from .ways import MOST, OWN_ROWS, Called, Way, called, ways
 
 NO_VALUES = "the model is on the meta device; it is checked against the spec only"
 
@@ -120,7 +120,11 @@ class Observation:
         """Every way of calling a part, the plain one first."""
         scalings = [s.scaling for s in self.specs if s.length_dependent and s.scaling is not None]
         changing = [scaling.trained_length for scaling in scalings if scaling.trained_length]
-        return ways(self.tokens(), self.length, min(changing, default=None), part.counts, caches=not part.path)
+        original, caches = min(changing, default=None), not part.path
+        embeds = part.named("inputs_embeds") in part.takes
+        windows = [window for model in self.rotary for window in model.windows if window]
+        static = min(windows, default=MOST) if caches and part.static else 0
+        return ways(self.tokens(), self.length, original, part.counts, caches, embeds, static)
 
     @cached_property
     def plain(self) -> Called:
@@ -139,11 +143,17 @@ class Observation:
     def others(self, plain: Called, part: Running) -> Iterator[Called]:
         """Every other way, seen, one after the other: each holds all that was computed in its attentions."""
         attentions = {site.where for site in plain.sites}
+        keeps = True  # keys: else nothing is to be said of a static cache
         for way in self._ways(part)[1:] if attentions else ():
+            if way.static and not keeps:
+                continue
             seen = called(part, way, self._learned, attentions)
             yield seen
+            keeps = keeps and not (seen.why_not and len(way.pieces) > 1)
             if seen.why_not and way.alone:
-                yield called(part, way.alone, self._learned, attentions)
+                alone = called(part, way.alone, self._learned, attentions)
+                if alone.why_not != seen.why_not:
+                    yield alone
 
     def run_first(self) -> None:
         """Once as its inputs say, where later calls need what it gives."""

@@ -113,8 +113,10 @@ class Running(Subject):
             self.model = inside
 
     def run(self, tokens: Tensor, positions: Tensor | None, **more: Any) -> Any:
-        """One call of the model; without positions it counts them itself."""
-        asked = {"input_ids": tokens, "position_ids": positions, **more}
+        """One call of the model; without positions it counts them itself. ``embedded``: it is given no tokens."""
+        embedded = more.pop("embedded", False)
+        content = {"inputs_embeds": self.embedding()(tokens)} if embedded else {"input_ids": tokens}
+        asked = {**content, "position_ids": positions, **more}
         arguments = {self.named(name): value for name, value in asked.items() if value is not None}
         if unknown := [name for name in arguments if name not in self.takes and not self.any_more]:
             raise NotChecked(f"{self.name} takes no {unknown[0]}")
@@ -189,9 +191,22 @@ class Running(Subject):
         calls = ((piece, None, None) for piece in tokens.split(list(lengths), 1))  # the model counts for itself
         return torch.cat([self._result(output) for output in self.through_cache(calls)], dim=1)
 
-    def through_cache(self, calls: Iterable[tuple[Tensor, Tensor | None, Tensor | None]]) -> Iterator[Any]:
+    @property
+    def static(self) -> bool:
+        """Whether it says that it can be called through a static cache."""
+        return bool(getattr(self.model, "_can_compile_fullgraph", False))
+
+    def static_cache(self, length: int) -> Any:
+        from transformers import StaticCache
+
+        return StaticCache(config=self.model.config, max_cache_len=length)
+
+    def through_cache(
+        self, calls: Iterable[tuple[Tensor, Tensor | None, Tensor | None]], static: bool = False
+    ) -> Iterator[Any]:
         """What each call gives, after the cache of those before: its tokens, positions ``[B, S]`` and a mask of all."""
-        cache, called = None, cache_name(self.model)
+        calls, called = list(calls), cache_name(self.model)
+        cache = self.static_cache(sum(tokens.shape[1] for tokens, _, _ in calls)) if static else None
         for tokens, positions, mask in calls:
             output = self.run(tokens, positions, attention_mask=mask, use_cache=True, **{called: cache})
             cache = next((found for name in CACHE_NAMES if (found := getattr(output, name, None)) is not None), None)
@@ -217,7 +232,7 @@ def cache_name(model: nn.Module) -> str:
     return next((name for names in takes for name in CACHE_NAMES if name in names), CACHE_NAMES[-1])
 
 
-OF_DECODER = ("input_ids", "position_ids", "attention_mask")
+OF_DECODER = ("input_ids", "inputs_embeds", "position_ids", "attention_mask")
 
 
 class Decoding(Running):
@@ -240,6 +255,11 @@ class Decoding(Running):
         encoded: Any = BaseModelOutput(last_hidden_state=self.encoded.expand(len(tokens), -1, -1))
         encoded.attention_mask = encoded.router_logits = None  # which encoders of speech add, and those with experts
         return super().run(tokens, positions, encoder_outputs=encoded, **more)
+
+    def static_cache(self, length: int) -> Any:
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        return EncoderDecoderCache(super().static_cache(length), DynamicCache(config=self.model.config))
 
     def named(self, argument: str) -> str:
         return f"decoder_{argument}" if argument in OF_DECODER else argument

@@ -6,7 +6,7 @@ made-up heads.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...eye.operator import TWO_ANGLES, Operator
-from ...eye.scale import logit_scale
+from ...eye.scale import logit_scale, product_scale
 from ...eye.sites import Side, Site
 from ...eye.turning import TURNED_BEFORE
 from ...models.rotary_of import SCALES_QUERIES
@@ -59,7 +59,7 @@ def beside_plan(site: Site, sides: Sequence[Reference], planned: Planned, within
         return _of([side.name for side in mixed], Deviation(cause, says))
     if not planned.specs:
         says = "it turns, and by the config this layer has no positions"
-        return _of(turning, Deviation("rotated", says)) if turning else None
+        return _of(turning, Deviation("rotated", says)) if turning else _of_still(site, planned)
     if len(turning) < 2 and (ACROSS.search(site.where) or not (turning or planned.rotates)):
         return None
     if len(turning) < 2:
@@ -74,6 +74,21 @@ def beside_plan(site: Site, sides: Sequence[Reference], planned: Planned, within
 
 def _of(names: Sequence[str], one: Deviation) -> Deviation:
     return one if len(names) > 1 else replace(one, says=f"{names[0]}: {one.says}")
+
+
+def _of_still(site: Site, planned: Planned) -> Deviation | None:
+    """Of scores whose q and k do not turn: their factor, where the class says one."""
+    scale = logit_scale(site)
+    if scale is None or OF_SCORES not in planned.scales or _is_of(abs(scale), planned.scales.values(), EVEN_HALF):
+        return None
+    says = f"scores are multiplied by {abs(scale):.6g}, and must be by {planned.scales[OF_SCORES]:.6g}"
+    return Deviation("attention factor", says)
+
+
+def _is_of(scale: float, said: Collection[float], within: float) -> bool:
+    """Whether a number is one of those that are said, or of two of them: one on the queries, one on the scores."""
+    both = (one * other for one, other in combinations(set(said), 2))
+    return any(math.isclose(scale, one, rel_tol=within) for one in (*said, *both))
 
 
 def _not_turning(site: Site, turning: Sequence[str], spec: RotarySpec) -> Deviation | None:
@@ -250,42 +265,29 @@ def _applied(operator: Operator, x: Tensor) -> Tensor | None:
 def _of_scores(
     site: Site, sides: Sequence[Reference], spec: RotarySpec, planned: Planned, within: float
 ) -> Deviation | None:
-    """The factor by which scores are multiplied, by the softmax, q and k together, that no config and class says."""
-    if len(sides) < 2 or planned.model.temperatures:
+    """The factor by which scores are multiplied, by the softmax, q and k together, that no config and class says.
+
+    Of queries with a temperature the first: it has none. Norms undo what was multiplied before, and what is trained
+    has no size that could be told.
+    """
+    scale = product_scale(site)
+    trained = any(side.side.trained for side in sides)
+    if len(sides) < 2 or scale is None or (trained and OF_SCORES not in planned.scales):
         return None
-    normed = {bool(side.side.seen.norms) for side in sides}
-    if len(normed) > 1 or any(side.side.trained for side in sides):
-        return None
-    scale = _alone(site)
-    if scale is None:
-        return None
-    behind_norms = normed == {True}  # which undo what was multiplied before
-    lengths = [1.0 if behind_norms else float(side.known.abs().median()) for side in sides]
+    free = [bool(side.side.seen.norms) or side.side.trained for side in sides]
+    lengths = [1.0 if f else float(s.known[..., 0].abs().median()) for f, s in zip(free, sides, strict=True)]
     product = abs(scale) * math.prod(lengths)
-    factor = 1.0 if behind_norms else spec.attention_factor(sides[0].count) ** 2
-    channels = sides[0].operator.channels
-    usual = channels**-0.5 * planned.model.softmax_factor
+    factor = spec.attention_factor(sides[0].count) ** free.count(False)
+    usual = sides[0].operator.channels ** -0.5 * planned.model.softmax_factor
     scales = planned.scales.values()
     halved = any(math.isclose(one * one, usual, rel_tol=within) for one in scales)  # on the queries and on the keys
     elsewhere = OF_SCORES not in planned.scales or planned.model.model_type in SCALES_QUERIES
     said = [*([usual] if halved or elsewhere else []), *scales]
-    said += [one * other for one, other in combinations(set(scales), 2)]  # one on the queries, one on the scores
-    if any(math.isclose(product, one * factor, rel_tol=within) for one in said):
+    if _is_of(product / factor, said, within):
         return None
     says = f"scores are multiplied by {product:.6g}, and must be by {said[0] * factor:.6g}"
     says += f" (q by {lengths[0]:.4g}, k by {lengths[1]:.4g}, the softmax scale is {abs(scale):.6g})"
     return Deviation("attention factor", says)
-
-
-def _alone(site: Site) -> float | None:
-    """The scale of the softmax without the plain numbers on q and k."""
-    scale = logit_scale(site)
-    if scale is None:
-        return None
-    for side in (site.q, site.k):
-        if side.operator is not None:
-            scale /= side.operator.factor / side.operator.trained
-    return scale
 
 
 def scales_of(module: nn.Module | None) -> dict[str, float]:

@@ -7,7 +7,7 @@ from ...support.findings import Difference, span
 from .against_config.causes import way_out
 from .deviation import Deviation
 from .report import Check
-from .ways import AND_ON, AUTOCAST, LATER, MOST, TRAINING, Met
+from .ways import AND_ON, AUTOCAST, DOCUMENTS, EMBEDDED, LATER, MOST, STATIC, TRAINING, Met
 
 RESTART = "positions restart with the cache"
 SWITCH = "length of the switch"
@@ -55,14 +55,14 @@ def _limited(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
         return cause
     if all(one.way.autocast for one, _ in found) and any(len(one.way.pieces) == 1 for one, _ in found):
         return f"{cause}, only {AUTOCAST}"
+    names = {one.way.name for one, _ in found}
+    if names <= {TRAINING, STATIC, EMBEDDED, DOCUMENTS} and len(names) == 1:
+        return f"{cause}, only {names.pop()}"
     cached = [(one, why) for one, why in found if len(one.way.pieces) > 1]
     if len(cached) == len(found):
         return _in_a_cache(cause, cached)
-    names = {one.way.name for one, _ in found}
     if names <= {LATER} or {LATER, TRAINING} <= names:  # the last ones, or all but the first one
         return STATE
-    if names == {TRAINING}:
-        return f"{cause}, only {TRAINING}"
     if all(one.way.last >= MOST for one, _ in found):
         return f"{cause}, only in long calls"
     rows = {row for _, why in found for row in why.rows}
@@ -79,7 +79,7 @@ def _in_a_cache(cause: str, found: Sequence[tuple[Met, Deviation]]) -> str:
     if not fresh:
         return f"{cause}, only in keys that were kept"
     lengths = {way.pieces[call].tokens.shape[1] for way, call in fresh}
-    if first := [way.pieces[0].tokens.shape[1] for way, call in fresh if call == 0]:  # before anything was kept
+    if first := [way.last for way, call in fresh if call == 0]:  # before anything was kept
         return f"{cause}, only in {'long' if min(first) > MOST else 'some'} calls"
     if lengths == {1}:
         return f"{cause}, only in decoding"

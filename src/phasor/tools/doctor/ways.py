@@ -24,16 +24,19 @@ from ...support.transformers_log import quiet
 from .running import NotChecked, Running
 
 MOST = 48  # tokens of a row
-ROWS = 4
+ROWS = 8
 LONGEST = 256  # tokens of a call that is made to be long
 FARTHEST = 2**16  # a position at which tokens are put: beyond it float32 angles say little
-PADS = (0, 2, 5, 9)
+PADS = (0, 2, 5, 9, 1, 0, 7, 3)
 ON = 6  # tokens that follow a long call
 AND_ON = ", and on"  # behind the name of such a call
 PLAIN = "in one call"
 OWN_ROWS = "each row with positions of its own"
 LATER = "after a longer call"
 AUTOCAST = "under autocast"
+EMBEDDED = "with embeddings in place of tokens"
+STATIC = "through a static cache"
+DOCUMENTS = "with several texts in a row"
 TRAINING = "in training"
 CHANCE = re.compile("drop|jitter")  # in names of numbers of a module
 
@@ -42,13 +45,22 @@ CHANCE = re.compile("drop|jitter")  # in names of numbers of a module
 class Piece:
     """One call: ``tokens`` and what their ``positions`` are meant to be, ``[B, S]``; ``given``: they are arguments.
 
-    ``mask [B, cached + S]`` is 0 where a token is padding.
+    ``mask [B, cached + S]`` is 0 where a token is padding; ``documents``: its numbers tell the texts of a row apart.
     """
 
     tokens: Tensor
     positions: Tensor
     given: bool = False
     mask: Tensor | None = None
+    documents: bool = False
+
+    def mask_in(self, dtype: torch.dtype) -> Tensor | None:
+        """As the model is given it: with four axes, added to scores, where no text may see another of its row."""
+        if self.mask is None or not self.documents:
+            return self.mask
+        alike = (self.mask[:, :, None] == self.mask[:, None, :]) & self.mask[:, None, :].bool()
+        seen = alike.tril() | torch.eye(len(alike[0]), dtype=torch.bool, device=alike.device)
+        return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)[:, None]
 
     @property
     def live(self) -> Tensor:
@@ -67,6 +79,8 @@ class Way:
     before: tuple[Piece, ...] = ()
     autocast: bool = False
     training: bool = False
+    embedded: bool = False
+    static: bool = False
 
     def call_of(self, token: int) -> int:
         """In which of its calls a token was given."""
@@ -82,7 +96,7 @@ class Way:
         """What can be called of it where all cannot: of a long call that goes on that one, of a cache one step."""
         if self.name.endswith(AND_ON):
             return Way(self.name.removesuffix(AND_ON), self.pieces[:1])
-        return replace(self, pieces=self.pieces[:2]) if len(self.pieces) > 2 else None
+        return replace(self, name=f"{self.name}, one step", pieces=self.pieces[:2]) if len(self.pieces) > 2 else None
 
     @property
     def rows(self) -> int:
@@ -116,6 +130,7 @@ class Turned(Met):
     """
 
     number: int
+    site: Site
     side: Side
     live: Tensor
     longest: Tensor
@@ -145,12 +160,15 @@ def ways(
     original: int | None,
     counts: bool,
     caches: bool = True,
+    embeds: bool = False,
+    static: int = 0,
     long: list[Way] | None = None,
 ) -> list[Way]:
     """``tokens(rows, length)`` makes ids up; ``original``: where an encoding changes with the length.
 
     ``counts``: the model takes positions, so that they may be given. ``caches``: it may keep keys. ``long``: other long
-    calls than a rotation needs.
+    calls than a rotation needs. ``embeds``: it takes embeddings; ``static``: so many tokens may be in a
+    static cache of it, in which none moves.
     """
     most = min(MOST, declared or MOST, original or MOST)
     some = max(8, most // 2)
@@ -158,16 +176,19 @@ def ways(
     if caches:
         pieces = _in_pieces(tokens, most)
         found += [pieces, replace(pieces, name=f"{pieces.name}, {AUTOCAST}", autocast=True)]
-    found += [_padded(tokens, some, left) for left in (True, False)]
+    if (length := min(some, static)) > 7:
+        found.append(replace(_through(tokens(1, length), [length - 6, 4, 1, 1], STATIC), static=True))
+    found += [_padded(tokens, some, left, rows) for left, rows in ((True, ROWS), (False, ROWS // 2))]
+    found += [replace(found[0], name=EMBEDDED, embedded=True)] * embeds
     long = [*(long or _long(tokens, declared, original, caches))]
     before = long[-1].pieces[:1]
     if counts and original and original >= LONGEST:  # so many tokens take long: a few that stand there do
         long += [_far(tokens, original), _far(tokens, original + 1)]
         before = _far(tokens, max(original, declared or 0) + 8).pieces
     if counts and declared and declared > long[-1].last:  # where no call of many tokens reaches
-        long.insert(0, _far(tokens, min(declared, FARTHEST)))
+        long.insert(0, _far(tokens, min(declared, FARTHEST), caches))
     if counts:
-        found += [_rows(tokens, most), *([_generating(tokens, most)] if caches else [])]
+        found += [_rows(tokens, most), _documents(tokens, some), *([_generating(tokens, most)] if caches else [])]
     ids = tokens(1, most)
     found.append(Way(AUTOCAST, (Piece(ids, _count(ids)),), autocast=True))
     found.append(Way(TRAINING, (Piece(ids, _count(ids)),), training=True))
@@ -208,10 +229,21 @@ def long_padded(tokens: Callable[[int, int], Tensor], length: int) -> Way:
 
 def _rows(tokens: Callable[[int, int], Tensor], most: int) -> Way:
     """Rows whose positions start and go up otherwise."""
-    length = max(4, (most - ROWS) // 3)
+    length = max(4, (most - 4) // 3)
     ids = tokens(ROWS, length)
-    at = torch.stack([row + torch.arange(length) * (1 + row % 3) for row in range(ROWS)]).to(ids.device)
+    at = torch.stack([row % 4 + torch.arange(length) * (1 + row % 3) for row in range(ROWS)]).to(ids.device)
     return Way(OWN_ROWS, (Piece(ids, at, given=True),))
+
+
+def _documents(tokens: Callable[[int, int], Tensor], some: int) -> Way:
+    """Rows of two texts each, the second row with padding before them."""
+    ids = tokens(2, some)
+    which = torch.ones_like(ids)
+    which[0, some // 2 :] = which[1, some - 3 :] = 2
+    which[1, :2] = 0
+    starts = which.diff(dim=1, prepend=which[:, :1]) != 0
+    at = _count(ids) - (_count(ids) * starts).cummax(1).values
+    return Way(DOCUMENTS, (Piece(ids, at, given=True, mask=which, documents=True),))
 
 
 def _generating(tokens: Callable[[int, int], Tensor], most: int) -> Way:
@@ -249,10 +281,11 @@ def long_call(tokens: Callable[[int, int], Tensor], length: int) -> Way:
     return _through(tokens(1, length + ON), [length, 1, ON - 2, 1], f"in a call of {length} tokens{AND_ON}")
 
 
-def _far(tokens: Callable[[int, int], Tensor], length: int) -> Way:
-    """A few tokens that stand at the end of so many."""
-    ids = tokens(1, 8)
-    return Way(f"at the end of {length} positions", (Piece(ids, _count(ids, length - 8), given=True),))
+def _far(tokens: Callable[[int, int], Tensor], length: int, on: bool = False) -> Way:
+    """A few tokens that stand at the end of so many; ``on``: some of them one by one, through a cache."""
+    ids, name, lengths = tokens(1, 8), f"at the end of {length} positions", [6, 1, 1] if on else [8]
+    parts = zip(ids.split(lengths, 1), _count(ids, length - 8).split(lengths, 1), strict=True)
+    return Way(name + AND_ON * on, tuple(Piece(part.clone(), at, given=True) for part, at in parts))
 
 
 def _through(ids: Tensor, lengths: list[int], name: str) -> Way:
@@ -276,7 +309,7 @@ def recorded(subject: Running, way: Way, within: Collection[str] = ()) -> Tape |
     try:
         with left_alone(subject.model), quiet(), torch.no_grad():
             for piece in way.before:
-                _run(subject, (piece,))
+                _run(subject, Way("before", (piece,)))
             contents = [piece.tokens for piece in way.pieces]
             tape = record(partial(_in_state, subject, way), subject.whole, contents, places=False, within=within)
     except NotChecked as reason:
@@ -298,7 +331,7 @@ def _in_state(subject: Running, way: Way) -> None:
     with torch.autocast(kind, torch.bfloat16, enabled=way.autocast), torch.set_grad_enabled(way.training):
         if way.training:
             train(subject.model)
-        _run(subject, way.pieces)
+        _run(subject, way)
 
 
 def train(model: nn.Module) -> None:
@@ -314,13 +347,14 @@ def train(model: nn.Module) -> None:
             vars(module)["gradient_checkpointing"] = False
 
 
-def _run(subject: Running, pieces: Sequence[Piece]) -> None:
-    calls = [(piece.tokens, piece.positions if piece.given else None, piece.mask) for piece in pieces]
+def _run(subject: Running, way: Way) -> None:
+    dtype = next(p.dtype for p in subject.model.parameters() if p.is_floating_point())
+    calls = [(piece.tokens, piece.positions if piece.given else None, piece.mask_in(dtype)) for piece in way.pieces]
     if len(calls) > 1:
-        deque(subject.through_cache(calls), maxlen=0)
+        deque(subject.through_cache(calls, static=way.static), maxlen=0)
     else:
         tokens, positions, mask = calls[0]
-        subject.run(tokens, positions, attention_mask=mask)
+        subject.run(tokens, positions, embedded=way.embedded, attention_mask=mask)
 
 
 def _turned(way: Way, sites: Sequence[Site]) -> Iterator[Turned]:
@@ -337,6 +371,7 @@ def _turned(way: Way, sites: Sequence[Site]) -> Iterator[Turned]:
         each = len(there) // calls
         for i, site in enumerate(there):
             call, number = divmod(i, each)
-            for side, first in ((site.q, call), (site.k, 0)):
+            full = call == calls - 1  # before it a static cache holds rows that nothing was written to
+            for side, first in ((site.q, call), (site.k, 0))[: 2 if full or not way.static else 1]:
                 at, alive, length = (torch.cat(x[first : call + 1], -1) for x in (positions, live, longest))
-                yield Turned(way, call, where, side.name, at, number, side, alive, length)
+                yield Turned(way, call, where, side.name, at, number, site, side, alive, length)
