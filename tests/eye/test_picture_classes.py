@@ -93,6 +93,14 @@ def test_a_class_is_read_with_its_axes_and_base(name: str) -> None:
     assert (spec.base, spec.axes) == (1e4, AXES[name])
 
 
+def test_what_a_config_does_not_say_is_the_default_of_its_class_and_is_built_small() -> None:
+    """`WanTransformer3DModel()` has 40 layers of 40 heads of 128 channels, which would take 57 GB."""
+    packages()
+    rotary = phasor.read_config({"_class_name": "WanTransformer3DModel"})
+    (spec,) = rotary.distinct
+    assert (len(rotary.layers), spec.head_dim, spec.base, spec.axes) == (40, 128, 1e4, Axial((22, 21, 21)))
+
+
 def test_hunyuan_dit_turns_its_first_half_by_the_column() -> None:
     packages()
     model = phasor.read_config({"_class_name": "HunyuanDiT2DModel", **CONFIGS["HunyuanDiT2DModel"]})

@@ -25,6 +25,12 @@ def class_of(package: str, name: str) -> type[nn.Module] | None:
     return found if inspect.isclass(found) and issubclass(found, nn.Module) else None
 
 
+def whole(cls: type[nn.Module], config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with what its class takes where it says nothing: sizes that are not said are those of a whole model."""
+    takes = inspect.signature(cls).parameters.values()
+    return {one.name: one.default for one in takes if one.default is not one.empty} | dict(config)
+
+
 def few_words(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config of a model whose texts are as short as those of a made-up call."""
     return {**config, **{key: 4 for key in LENGTHS if config.get(key)}}
