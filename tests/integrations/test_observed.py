@@ -1,7 +1,9 @@
 """`patch` of models that no config describes: what turns is observed, and replaced where the bits agree."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -288,6 +290,22 @@ def test_a_table_that_changes_is_read_again(change):
     else:
         sin = 2 * sin
     assert torch.equal(rotate(x, cos, sin), rotate(x, cos.clone(), sin.clone()))
+
+
+@pytest.mark.parametrize("path", [("cos",), ("cos", "real")])
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_a_table_leaves_memory_with_the_call_that_made_it(path, mode):
+    """What is kept beside it does not hold it: a model makes new ones in every call."""
+    ends = (path, ("sin",) if len(path) == 1 else ("cos", "imaginary"))
+    given = Given(("x", "cos", "sin"), (), (("x",),), ends, "bhsd")
+    rotate = given.stand_in(RotateFunction((), 1, None, "half", Layout(head_dim=32)), lambda *_: None, False)
+    with mode():
+        cos = torch.randn(1, 1, 4, 16, dtype=torch.float32 if len(path) == 1 else torch.complex64)
+        assert rotate(torch.randn(1, 2, 4, 32), cos, torch.randn(1, 1, 4, 16)) is not None
+    gone = weakref.ref(cos)
+    del cos
+    gc.collect()
+    assert gone() is None
 
 
 def test_phasor_does_rotate(monkeypatch):

@@ -143,15 +143,21 @@ class Given:
         return (first, last) if len(self.by) > 1 else (first.cos(), first.sin())
 
     def _reduced(self, given: Mapping[str, Any]) -> tuple[Tensor | None, ...]:
-        """cos and sin, `reduced` once while their tables live: beside them `Kept` keeps what is made of them."""
+        """cos and sin, `reduced` once while their tables live: beside them `Kept` keeps what is made of them.
+
+        Views of a table hold it in memory, and it holds them: those that are kept are of its memory alone.
+        """
         ends = self.by[0], self.by[-1]
-        tables = [_tensor_at(given, path) for path in ends]
+        found = [_tensor_at(given, path) for path in ends]
+        tables = [table for table, _ in found]
         now = (ends, self.tokens, self.own, *((t.data_ptr(), t.shape, t.stride(), t.dtype) for t in tables))
-        known: Any = getattr(tables[0], VIEWS, None) if keeps(*tables) else None
+        kept = keeps(*tables)
+        known: Any = getattr(tables[0], VIEWS, None) if kept else None
         if known is not None and known[0] == now:
             return known[1]  # type: ignore[no-any-return]
-        views = tuple(reduced(at(given, path), self.tokens, self.own) for path in ends)
-        if keeps(*tables):
+        parts = (_inside(table.detach() if kept else table, steps) for table, steps in found)
+        views = tuple(reduced(part, self.tokens, self.own) for part in parts)
+        if kept:
             setattr(tables[0], VIEWS, (now, views))
         return views
 
@@ -170,17 +176,20 @@ def in_whole_lines(table: Tensor, heads: Sequence[Tensor]) -> bool:
     return whole and table.is_cpu and table.stride(-1) == 1 and not learns and not transformed()
 
 
-def _tensor_at(given: Mapping[str, Any], path: Path) -> Tensor:
-    """The tensor in an argument, of which a path may go on to a part."""
-    value = given[path[0]]  # type: ignore[index]
-    for step in path[1:]:
-        value = value if isinstance(value, Tensor) else value[step]
-    return value  # type: ignore[no-any-return]
-
-
 def at(given: Mapping[str, Any], path: Path) -> Any:
-    value = given[path[0]]  # type: ignore[index]
-    for step in path[1:]:
+    return _inside(given[path[0]], path[1:])  # type: ignore[index]
+
+
+def _tensor_at(given: Mapping[str, Any], path: Path) -> tuple[Tensor, Path]:
+    """The tensor of an argument, and the steps of its path that go on inside it."""
+    value, steps = given[path[0]], path[1:]  # type: ignore[index]
+    while not isinstance(value, Tensor):
+        value, steps = value[steps[0]], steps[1:]
+    return value, steps
+
+
+def _inside(value: Any, steps: Path) -> Any:
+    for step in steps:
         value = PARTS[step](value) if isinstance(step, str) else value[step]
     return value
 
