@@ -84,6 +84,10 @@ def test_sides_that_the_patch_does_not_divide_are_named() -> None:
     given = {"hidden_states": torch.randn(1, 16, 2, 1, 6), "timestep": torch.tensor([1])}
     with pytest.raises(ValueError, match=r"sides of a picture must be whole numbers of its patches, \(1, 2, 2\)"):
         phasor.observe(model, given | {"encoder_hidden_states": torch.randn(1, 4, 8)})
+    given["hidden_states"] = torch.randn(1, 16, 2, 2, 6)
+    with pytest.raises(ValueError, match="could not be run") as error:  # words of another width
+        phasor.observe(model, given | {"encoder_hidden_states": torch.randn(1, 4, 9)})
+    assert "patches" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", AXES)

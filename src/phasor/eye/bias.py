@@ -136,7 +136,9 @@ def biases_of(tape: Tape, attention: Attention) -> Iterator[LogitBias]:
         tables = [tape.values[i] for i in upstream(tape, [n for n, _ in free]) if i in tape.weights]
         table = max((t for t in tables if t.ndim > 1), key=lambda t: t.numel(), default=None)
         yield LogitBias(values, seen, table, max((v.dtype for v in above), key=lambda kind: torch.finfo(kind).eps))
-    for number, by in ((number, by) for number, by in terms if number in tape.data):
+    for number, by in terms:
+        if number not in tape.data:
+            continue
         for rows, factor in [*_rows(tape, number, shape[-2:], by)] or ((rows, None) for rows in _columns(tape, number)):
             looked_up = _over(rows.double(), shape)
             if looked_up is not None and _differs(looked_up := looked_up.reshape(seen.shape), seen):
@@ -249,6 +251,7 @@ def _rows(
 
 
 def _of_contents(tape: Tape, attention: Attention) -> float | None:
+    """By what plain numbers multiply the product of q and k on its way to the softmax; None where it is not seen."""
     number = attention.softmax
     by: float | None = 1.0
     while number is not None and by is not None and (maker := tape.maker(number)) is not None and maker.name != "bmm":

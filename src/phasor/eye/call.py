@@ -91,13 +91,22 @@ class Call:
             raise self._cannot(tape.raised) from tape.raised
         return tape
 
+    def _undivided(self) -> str:
+        """The rule that the sides of a picture break which its patches do not divide; empty where they do."""
+        config: Any = getattr(self.model, "config", None)
+        patch = config.get("patch_size") if isinstance(config, Mapping) else None
+        parts = (patch, patch) if isinstance(patch, int) else tuple(patch or ())
+        pictures = [x.shape[-len(parts) :] for x in self.contents if x.ndim > 3]
+        if not any(side % part for sides in pictures for side, part in zip(sides, parts, strict=False)):
+            return ""
+        return f"; sides of a picture must be whole numbers of its patches, {patch}"
+
     def _cannot(self, error: Exception) -> CannotRun:
         said = f"{type(error).__name__}: {first_line(error)}"[:200]
         wants = ", ".join(_parameters(self.model))[:160]
-        config: Any = getattr(self.model, "config", None)
-        patch = config.get("patch_size") if isinstance(config, Mapping) else None
-        said += "" if patch is None else f"; sides of a picture must be whole numbers of its patches, {patch}"
-        return CannotRun(f"the model could not be run: {said}; give inputs=, what its forward takes ({wants})")
+        return CannotRun(
+            f"the model could not be run: {said}{self._undivided()}; give inputs=, what its forward takes ({wants})"
+        )
 
 
 def _parameters(model: nn.Module) -> list[str]:

@@ -25,8 +25,8 @@ def class_of(package: str, name: str) -> type[nn.Module] | None:
     return found if inspect.isclass(found) and issubclass(found, nn.Module) else None
 
 
-def whole(cls: type[nn.Module], config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with what its class takes where it says nothing: sizes that are not said are those of a whole model."""
+def with_defaults(cls: type[nn.Module], config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with what its class takes for what it does not say, which is the size of a whole model."""
     takes = inspect.signature(cls).parameters.values()
     return {one.name: one.default for one in takes if one.default is not one.empty} | dict(config)
 

@@ -115,7 +115,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
     from ...eye import observe
     from ...eye.tiny.picture_call import inputs_of
     from ...eye.tiny.picture_tables import TABLES
-    from ...eye.tiny.pictures import built, class_of, few_words, made_of, small, whole
+    from ...eye.tiny.pictures import built, class_of, few_words, made_of, small, with_defaults
 
     made = class_of("diffusers", name)
     if made is None:
@@ -129,7 +129,7 @@ def _of_diffusers(name: str, data: dict[str, Any]) -> "Seen":
     takes = inspect.signature(made).parameters
     for key in (key for key in data if ROPE_WORDS.search(key) and not key.startswith("_") and key not in takes):
         raise Refused(f"{key}: {name} does not read it; remove the key, or name its class", Reason.UNREAD, key)
-    data = whole(made, data)
+    data = with_defaults(made, data)
     try:
         model: Any = built(lambda: made_of(made, small(few_words(data))))
         seen = observe(model, inputs_of(model, model.config))

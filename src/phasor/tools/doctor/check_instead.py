@@ -249,6 +249,7 @@ class _Examined:
 
 
 def _of_factors(check: Check, bias: LogitBias, must: float | None) -> Check:
+    """The numbers that multiply what a table of positions and the contents add, beside the one that a config says."""
     if must is None or None in bias.factors:
         says = "by what number the rows that are looked up are multiplied was not looked at"
         return replace(check, reason=says, needed=True)

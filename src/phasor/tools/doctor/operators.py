@@ -150,13 +150,15 @@ def _layers(seen: eye.Observation) -> Iterator[Check]:
 
 
 def _elsewhere(seen: eye.Observation) -> Iterator[Check]:
-    """Layers of one spec whose tokens stand otherwise to one another than in the first of them."""
+    """Layers of one spec and kind whose tokens stand otherwise to one another than in the first of them."""
     first: dict[Any, Site] = {}
     for site in seen.turning:
         path, index = site.layers
         part = seen.parts.get(path)
-        spec = part.layers[index] if part is not None and index < len(part.layers) else None
-        if spec is not None and _apart(site, other := first.setdefault((path, spec, site.tokens), site)):
+        if part is None or index >= len(part.layers) or (spec := part.layers[index]) is None:
+            continue
+        kind = _kinds(seen.model, len(part.layers))[index]
+        if _apart(site, other := first.setdefault((path, spec, kind, site.tokens), site)):
             says = f"its tokens stand elsewhere than in {other.where}, and nothing says that they are of two kinds"
             yield Check(where=site.where, what=LAYERS, against="itself", verdict="not shown", reason=says, needed=True)
 
@@ -228,7 +230,7 @@ def _other(site: Site, found: Look, exactly: bool = False) -> bool:
 
 
 def _apart(site: Site, there: Site | None, exactly: bool = False) -> bool:
-    """The same beside another site."""
+    """Whether a site turns otherwise than another; ``exactly``: to the bit, and where all tokens stand elsewhere."""
     for mine, theirs in zip(site.sides, there.sides if there is not None else (), strict=False):
         if mine.turns and theirs.turns and mine.operator is not None and theirs.operator is not None:
             a, b = mine.operator.angles, theirs.operator.angles
